@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -234,8 +235,8 @@ def test_a_frozen_nats_server_moves_no_shard(programs: Programs, tmp_path: Path)
         before = owners_of(members[0])
         for server in cluster.servers:
             server.freeze()
-            begun = time.monotonic()
-            until(lambda begun=begun: time.monotonic() > begun + 1.5 * ADOPT_AFTER, "others would have adopted", PATIENCE)
+            adopted = time.monotonic() + 1.5 * ADOPT_AFTER
+            until(lambda adopted=adopted: time.monotonic() > adopted, "others would have adopted", PATIENCE)
             server.thaw()
             for member in members:
                 until(lambda member=member: owners_of(member) == before, f"{member.name} sees all owners", PATIENCE)
@@ -243,6 +244,50 @@ def test_a_frozen_nats_server_moves_no_shard(programs: Programs, tmp_path: Path)
         until(lambda: [len(each.knows()) for each in members] == [3, 3, 3], "all know all", PATIENCE)
         assert owners_of(members[0]) == before
         assert "broker left" not in "".join(each.program.err for each in members)
+    finally:
+        cluster.kill()
+
+
+def problems_of(member: Member) -> list[str]:
+    with closing(Client(member.url)) as client:
+        return client.cluster().problems
+
+
+def readiness_of(member: Member) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"{member.urls['http']}/readyz") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as answer:
+        return answer.code, answer.read().decode()
+
+
+def test_lost_replicas_and_a_lost_majority_are_visible_without_traffic(programs: Programs, tmp_path: Path) -> None:
+    """With two of three servers dead, nothing was said for 40 seconds, and an enqueue was refused after ten, with the
+    name of a healthy broker."""
+    cluster = start_on_free_ports(lambda: NatsCluster(tmp_path / "nats"))
+    try:
+        initialise(programs, url_of(cluster), shards=3, replicas=3)
+        members = start_members(programs, cluster, listeners=LISTENERS)
+        wait_for_balance(members, 3)
+        _, second, third = cluster.servers
+        second.kill()
+        lack = "replicas 2 of 3 (n2 away)"
+        for member in members:
+            until(lambda member=member: lack in problems_of(member), f"{member.name} says it", PATIENCE)
+            assert readiness_of(member) == (200, f"ready\ndegraded: {lack}\n")
+        third.kill()
+        outage = "NATS has no majority: n2, n3 away"
+        for member in members:
+            until(lambda member=member: outage in problems_of(member), f"{member.name} says it", PATIENCE)
+            code, text = readiness_of(member)
+            assert (code, outage in text) == (503, True)
+            for key in ("a", "b", "c"):
+                with closing(Client(member.url)) as client, pytest.raises(JobRefused, match=outage):
+                    client.enqueue("writes", b"", key=key)
+        second.start()
+        for member in members:
+            until(lambda member=member: readiness_of(member)[0] == 200, f"{member.name} is ready", PATIENCE)
+        enqueue(members, "writes", f"{tmp_path}/after".encode(), "after")
     finally:
         cluster.kill()
 

@@ -34,6 +34,7 @@ def health(url: str | None, as_json: bool) -> None:
                 ("broker", "ready" if view.ready else state),
                 *(("problem", each) for each in view.problems),
                 *(("degraded", each) for each in view.degraded),
+                *([("degraded", view.replicas)] if view.replicas else []),
                 ("version", view.version),
                 ("jobs", view.jobs),
                 ("workers", view.workers),

@@ -38,7 +38,8 @@ WRONG_LAST_SEQUENCE: Final = (10071, 10164)  # with the last sequence in the des
 STREAM_NOT_FOUND: Final = 10059
 STREAM_EXISTS: Final = 10058  # with other settings
 NO_MESSAGE: Final = 10037
-STORE_FAILED: Final = 10077  # the log is full, or its disk is
+STORE_FAILED: Final = 10077  # the log is full
+NO_SPACE: Final = 10023  # the disk of the leader is full; its JetStream ends, and must be started again
 NOT_AVAILABLE: Final = (10005, 10008)  # a server is away that must have a replica; JetStream has no leader
 
 
@@ -68,7 +69,7 @@ class ApiError:
     @property
     def is_full(self) -> bool:
         """True if the log cannot take more: it has reached `max_bytes`, or its server has no space."""
-        return self.err_code == STORE_FAILED
+        return self.err_code in (STORE_FAILED, NO_SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,17 @@ class StreamConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica of a stream, as another one sees it; or as it sees itself, if there is no leader."""
+
+    name: str  # of its server
+    id: str  # of its server, which stays the same
+    is_current: bool
+    is_offline: bool
+    silence: float  # seconds since it was heard; of an answer without a leader, 0 if that is not known
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
     """State and settings of a stream, as its leader reports them."""
 
@@ -114,6 +126,7 @@ class StreamState:
     current: int  # replicas that have everything, with the leader
     allows_direct: bool
     denies_delete: bool
+    others: tuple[Replica, ...] = ()  # replicas besides the leader; without a leader, all
     time: int = 0  # of the answer, nanoseconds since 1970 by the clock of the server; 0: not told
 
 
@@ -241,6 +254,16 @@ def read_stream(answer: Answer) -> StreamState | ApiError:
         current=len([each for each in others if each.get("current") is True and not each.get("offline")]) + 1,
         allows_direct=config.get("allow_direct") is True,
         denies_delete=config.get("deny_delete") is True,
+        others=tuple(
+            Replica(
+                name=_text(each, "name"),
+                id=_text(each, "peer"),
+                is_current=each.get("current") is True,
+                is_offline=each.get("offline") is True,
+                silence=_number(each, "active") * 1e-9,
+            )
+            for each in others
+        ),
         time=nanoseconds(_text(found, "ts").encode()) or 0,
     )
 

@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 
 from dragoman.cluster.direct_batch import DirectBatch
 from dragoman.cluster.jetstream import (
+    NO_SPACE,
     ApiError,
     ApiRequest,
     Append,
@@ -113,8 +114,12 @@ class ObservedLog(LogIO):
 class JetStreamLog(LogIO):
     """The log of a shard as a stream of JetStream."""
 
-    def __init__(self, client: NatsClient, stream: str, subject: bytes) -> None:
+    def __init__(
+        self, client: NatsClient, stream: str, subject: bytes, no_space: Callable[[str], None] = lambda stream: None
+    ) -> None:
+        """`no_space`: called when the server of the leader had no space for a message."""
         self._client = client
+        self._no_space = no_space
         self._stream = stream
         self._subject = subject
 
@@ -125,7 +130,10 @@ class JetStreamLog(LogIO):
 
     def append(self, payload: bytes, expected: int, done: Callable[[Append, float], None], now: float) -> None:
         def answered(answer: Answer, now: float) -> bool:
-            done(read_append(answer), now)
+            found = read_append(answer)
+            if found.error is not None and found.error.err_code == NO_SPACE:
+                self._no_space(self._stream)
+            done(found, now)
             return False
 
         self._ask(append(self._subject, payload, expected, self._stream), answered, APPEND_TIMEOUT, now)

@@ -22,10 +22,16 @@ from dragoman.core.shared_state import SharedState
 from dragoman.core.states import ENDED, REFUSED, RUNNING, WAITING, RefusalReason
 
 MOVED: Final = "the job has moved to another broker of the cluster; ask again"
-UNKNOWN_FATE: Final = "its shard has moved to another broker; it is not known whether this was stored; ask again"
+NOT_KNOWN: Final = "it is not known whether this was stored; ask again"
+UNKNOWN_FATE: Final = f"its shard has moved to another broker; {NOT_KNOWN}"
 
 
 Heir = Callable[[Attempt], Caller | None]  # None: another broker's worker runs the attempt
+
+
+def is_fate_unknown(problem: str) -> bool:
+    """True if this is the reason why nobody knows whether something was stored."""
+    return problem.endswith(NOT_KNOWN)
 
 
 class Eviction:

@@ -82,6 +82,7 @@ class Facts:
 
     problems: list[str] = field(default_factory=list)  # reasons for which the broker is not ready
     degraded: list[str] = field(default_factory=list)  # sentences about shards that cannot be used
+    replicas: str = ""  # a sentence about NATS servers that are away
     store_problem: str | None = None
     services: list[ServiceFacts] = field(default_factory=list)
     silent: list[WorkerFacts] = field(default_factory=list)

@@ -39,6 +39,7 @@ def gather(sources: Sources, now: float) -> Facts:
     return Facts(
         problems=health.problems,
         degraded=health.degraded,
+        replicas=health.replicas,
         store_problem=sources.problem(),
         services=[_service(sources, each, now) for each in sources.sampler.notable],
         silent=[_worker(each, now - each.seen) for each in census.silent if _is_silent(each, now)],

@@ -69,6 +69,17 @@ def _degraded(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _replicas(facts: Facts) -> Iterator[Finding]:
+    if facts.replicas:
+        yield Finding(
+            "replicas away",
+            "warning",
+            AboutView(),
+            f"Logs of background jobs have too few copies: {facts.replicas}.",
+            "Start the NATS servers that are away; if one more fails, background jobs are refused.",
+        )
+
+
 def _unheard(facts: Facts) -> Iterator[Finding]:
     if facts.unheard:
         names, more = ", ".join(facts.unheard[:MOST_BROKERS]), len(facts.unheard) - MOST_BROKERS
@@ -375,6 +386,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _store,
     _not_ready,
     _degraded,
+    _replicas,
     _unheard,
     _no_worker,
     _paused,

@@ -24,7 +24,8 @@ async def readyz(context: AppContext, request: Request) -> Response:
     view = context.health()
     is_principal = admission_of(request.scope) is not None  # the reasons are for principals only
     if view.ready:
-        lines = ["ready", *[f"degraded: {each}" for each in view.degraded if is_principal]]
+        degraded = [*view.degraded, *([view.replicas] if view.replicas else [])]
+        lines = ["ready", *[f"degraded: {each}" for each in degraded if is_principal]]
         return PlainTextResponse("\n".join(lines) + "\n", headers={"Cache-Control": "no-store"})
     headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
     if not is_principal:

@@ -70,6 +70,7 @@ CLUSTER = {
     ),
     "dragoman_cluster_shards_owned": (GAUGE, "Shards of background jobs that this broker owns."),
     "dragoman_cluster_shards_unusable": (GAUGE, "Shards whose log this broker has found unusable, or has lost."),
+    "dragoman_cluster_replicas_away": (GAUGE, "NATS servers that are away, and should have replicas of the logs."),
     "dragoman_cluster_commits_total": (COUNTER, "Batches of rows that are in the logs of shards."),
     "dragoman_cluster_claims_total": (COUNTER, "Claims of shards, by their result."),
     "dragoman_cluster_void_commits_total": (COUNTER, "Messages in the logs of shards that do not count."),

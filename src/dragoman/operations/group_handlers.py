@@ -7,7 +7,7 @@ from typing import Final
 
 from dragoman.core.bulk import NewJob, Refusal
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.eviction import UNKNOWN_FATE
+from dragoman.core.eviction import is_fate_unknown
 from dragoman.core.groups import Group
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.states import ENDED
@@ -155,7 +155,7 @@ class GroupHandlers(ListHandlers):
                 ids = [each.id.hex() for each in jobs] if names is None else names
                 responder.answer(EnqueueManyView(jobs=ids, group=group.hex() if group is not None else None))
                 return
-            if problem == UNKNOWN_FATE:
+            if is_fate_unknown(problem):
                 responder.refuse(ErrorView(kind="partitioned", detail=problem))
                 return
             groups = self.broker.job_registry.groups
@@ -165,7 +165,7 @@ class GroupHandlers(ListHandlers):
             detail = f"{problem}; none of the {len(jobs)} jobs was enqueued"
             responder.refuse(ErrorView(kind="store unavailable", detail=detail))
 
-        self._store_access.when_saved(saved, self._shards(*[job.id for job in jobs], *made))
+        self._store_access.when_saved(saved, self._shards(*[job.id for job in jobs], *made), is_answer=True)
 
     def group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
         group = self.targets.group(request.id)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from dragoman.core.broker import Broker
-from dragoman.core.eviction import UNKNOWN_FATE
+from dragoman.core.eviction import is_fate_unknown
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Payload
@@ -26,7 +26,11 @@ class StoreAccess(Protocol):
 
     def note(self, key: str, value: str | None) -> None: ...
 
-    def when_saved(self, call: Callable[[str | None], None], shards: Collection[int] | None = None) -> None: ...
+    def when_saved(
+        self, call: Callable[[str | None], None], shards: Collection[int] | None = None, *, is_answer: bool = False
+    ) -> None: ...
+
+    def refuse_answers(self, problem: str) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -98,7 +102,7 @@ class HandlerBase(DashboardHandlers):
             if problem is None:
                 responder.answer(view())
             else:
-                kind: ErrorKind = "partitioned" if problem == UNKNOWN_FATE else "store unavailable"
+                kind: ErrorKind = "partitioned" if is_fate_unknown(problem) else "store unavailable"
                 responder.refuse(ErrorView(kind=kind, detail=problem))
 
-        self._store_access.when_saved(saved, shards)
+        self._store_access.when_saved(saved, shards, is_answer=True)

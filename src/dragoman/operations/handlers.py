@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.commits import SETTINGS
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.eviction import NOT_KNOWN
 from dragoman.core.groups import GroupCompleted
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
@@ -287,6 +288,17 @@ class OperationHandlers(EnqueueHandlers):
             assert isinstance(pending, PendingRequest)
             self._send_page(effect.group, 0, self._finish(pending, now))
         # Progress and parts are published as events, not returned here.
+
+    def refuse_unstored(self, reason: str, now: float) -> None:
+        """Refuse the clients that wait until something is stored: that may take long. Their jobs stay."""
+        self._next_tick = -inf
+        commits, problem = self.broker.job_registry.pending_commits, f"{reason}; {NOT_KNOWN}"
+        for id in [id for shard in commits.holding() for id in commits.held_jobs(shard)]:
+            job = self.broker.jobs.get(id)
+            for caller in list(job.callers) if job is not None else ():
+                if type(caller) is PendingRequest and caller.responder is not None and caller.due == inf:
+                    self._finish(caller, now).refuse(ErrorView(kind="partitioned", detail=problem))
+        self._store_access.refuse_answers(problem)
 
     def leave(self, pending: PendingRequest, now: float) -> None:
         """Drop a request whose client has disconnected."""

@@ -436,6 +436,7 @@ class HealthView(View):
     draining: bool
     loading: bool
     degraded: list[str] = field(default_factory=list)  # shards that do not work, while others accept new jobs
+    replicas: str = ""  # NATS servers that are away, while the others still store what is accepted; empty: none
 
 
 class ErrorView(View):

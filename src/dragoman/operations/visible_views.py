@@ -42,4 +42,4 @@ def visible_health(view: HealthView, principal: Principal) -> HealthView:
     """Return the state of the broker, with reasons and numbers only if the principal may see all services."""
     if may_see_all(principal):
         return view
-    return replace(view, problems=[], degraded=[], jobs=None, workers=None, peers=None)
+    return replace(view, problems=[], degraded=[], replicas="", jobs=None, workers=None, peers=None)

@@ -105,7 +105,7 @@ class ClusterMember:
             )
         except ValueError as error:
             raise AddressError(str(error)) from None
-        self.shards = ClusterShards(broker, self.side, self.client, store, now)
+        self.shards = ClusterShards(broker, io, self.side, self.client, store, now)
         runner.sessions += [self._nats, self.side, self.shards]
         store.when_lost = lambda shard, number: runner.store_access.call_waiting(number, UNKNOWN_FATE, shard)
         store.when_unread = runner.store_access.unread
@@ -114,7 +114,13 @@ class ClusterMember:
     def view(self) -> ClusterView:
         layout = self.shards.layout
         durability = layout.durability if layout is not None else ""
-        return cluster_view(self.side, self.client, self._broker, durability, self.shards.problem, self._now())
+        problems = [each for each in (self.shards.problem, self.lack) if each]
+        return cluster_view(self.side, self.client, self._broker, durability, problems, self._now())
+
+    @property
+    def lack(self) -> str:
+        """A sentence about NATS servers that are away, although their replicas of the logs are needed; empty: none."""
+        return self.shards.replicas.lack() if self.client.is_connected else ""
 
     def serve(self, context: ServerContext, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
@@ -123,9 +129,10 @@ class ClusterMember:
         self._share_metrics(context)
         operations.show_cluster = self.view
         operations.let_go = self.side.hub.let_go
-        operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
+        operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store, self.shards.replicas)
         operations.placement = placement = self.shards.placement
         self.shards.wall_offset = offset
+        self.shards.when_outage = operations.refuse_unstored
         operations.durability = lambda: placement.durability
 
         def set_services(notes: dict[str, str], now: float) -> None:
@@ -218,9 +225,9 @@ class KeptShards:
 
 
 def nats_limits(adopt_after: float) -> ConnectionLimits:
-    """Return the limits of the connection to NATS. If a server falls silent, and the next one that is dialled is silent,
-    too, the gossip of this broker still arrives before the others take it for gone: it was sent up to a second before
-    (`LEAST_ADOPT_AFTER` in config.py)."""
+    """Return the limits of the connection to NATS. If a server falls silent, and the next one that is dialled is, too,
+    the gossip of this broker still arrives before the others take it for gone. The last one before may be a second old
+    (config.py:LEAST_ADOPT_AFTER)."""
     silence = min(NATS_SILENCE, 0.35 * adopt_after)
     return ConnectionLimits(
         max_send_buffer=MAX_SEND_BUFFER,

@@ -16,16 +16,19 @@ from dragoman.cluster.log import Expected
 from dragoman.cluster.log_io import JetStreamLog, LogIO
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.placement import Placement
+from dragoman.cluster.replicas import Replicas
 from dragoman.cluster.requests import Answer
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardSettings
 from dragoman.cluster.store import ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.recipients import Effect, TimedRecipient
+from dragoman.dialects.interface import BrokerIO
 
 ASK_EVERY: Final = 2.0  # seconds between two questions for the layout
 ASK_TIMEOUT: Final = 2.0
-CLOCK_EVERY: Final = 60.0  # seconds between two looks at the clock of NATS
+LOOK_EVERY: Final = 1.0  # seconds between two looks at the replicas of the logs, and at the clock of NATS
+LOOK_TIMEOUT: Final = 1.0  # for the answer of a leader, after one of another replica
 CLOCK_TOLERANCE: Final = 5.0  # seconds; a broker whose clock differs by more does not own shard 0
 STREAM_NOT_FOUND: Final = 10059
 MADE_AGAIN: Final = "the logs of the cluster were deleted and made again since this broker started; start it again"
@@ -43,7 +46,10 @@ def not_initialised(cluster: str) -> str:
 class ClusterShards(TimedRecipient):
     """The shards of a member. `client` belongs to `side`."""
 
-    def __init__(self, broker: Broker, side: ClusterSide, client: NatsClient, store: ShardStore, now: float) -> None:
+    def __init__(
+        self, broker: Broker, io: BrokerIO, side: ClusterSide, client: NatsClient, store: ShardStore, now: float
+    ) -> None:
+        self._io = io
         self.placement = Placement(broker, store)
         self.layout: Layout | None = None
         self.problem = "the layout of the cluster is not known yet"
@@ -52,7 +58,11 @@ class ClusterShards(TimedRecipient):
         self._client = client
         self._store = store
         self.wall_offset: Callable[[], float] | None = None  # of the wall clock to the broker's clock
+        self.replicas = Replicas(now)
+        self.when_outage: Callable[[str, float], None] = lambda reason, now: None  # logs cannot be written from now on
         self._ask_at = now
+        self._looks = 0
+        self._lack = ""  # as it was logged
         broker.dispatch.marks_shards = True
         store.homes = broker.dispatch.home_bytes
         store.outage = self._outage
@@ -65,7 +75,7 @@ class ClusterShards(TimedRecipient):
     def _outage(self) -> str | None:
         if not self._side.is_connected:
             return NOT_REACHED
-        return self._side.membership.refusal() or self.problem or None
+        return self._side.membership.refusal() or self.problem or self.replicas.outage() or None
 
     # ---------------------------------------------------------------- calls from the runner
 
@@ -74,21 +84,57 @@ class ClusterShards(TimedRecipient):
 
     def tick(self, now: float) -> float:
         if now >= self._ask_at and self._side.is_connected:
-            self._ask_at = now + (ASK_EVERY if self.layout is None else CLOCK_EVERY)
+            self._ask_at = now + (ASK_EVERY if self.layout is None else LOOK_EVERY)
             self._ask(now)
+        if not self._side.is_connected:
+            self.replicas.away(now)
         return self._ask_at if self._side.is_connected else now + (0.1 if self.layout is None else 1.0)
 
     def _ask(self, now: float) -> None:
-        asked = stream_info(stream_name(self._side.settings.cluster, 0))
+        """Look at the first log, and at all others in turn. Answers of replicas that know of no leader may be wrong:
+        wait for another one after them."""
+        self._looks += 1
+        shards = 1 if self.layout is None else self.layout.shards
+        number = 0 if self._looks % 2 else self._looks // 2 % shards
+        asked = stream_info(stream_name(self._side.settings.cluster, number))
+        others: list[StreamState] = []  # answers of replicas that know of no leader
 
         def answered(answer: Answer, then: float) -> bool:
             found = read_stream(answer)
-            self._answered(found, then)
+            if not number and not others:
+                self._answered(found, then)
             if isinstance(found, StreamState) and found.time:
                 self._compare_clocks(found.time, 0.5 * (now + then), then)
+            if self.layout is None or self.layout.replicas == 1:
+                return False
+            if isinstance(found, StreamState) and not found.leader:
+                others.append(found)
+                return True
+            self._note_replicas(found, others, then)
             return False
 
-        self._client.request(asked.subject, asked.payload, asked.headers, answered, ASK_TIMEOUT, now)
+        timeout = ASK_TIMEOUT if self.layout is None else LOOK_TIMEOUT
+        self._client.request(asked.subject, asked.payload, asked.headers, answered, timeout, now)
+
+    def _note_replicas(self, found: StreamState | ApiError, others: list[StreamState], now: float) -> None:
+        """Take what a look has found. `others`: answers that came before, of replicas that know of no leader."""
+        info = self._client.info
+        if info is None:
+            return
+        if isinstance(found, StreamState):
+            self.replicas.led(found, info.server_name, now)
+        elif others:
+            self.replicas.unled(others[-1], info.server_name, now)
+        else:
+            self.replicas.unanswered(now)
+        lack, before, self._lack = self.replicas.lack(), self._lack, self.replicas.lack()
+        if lack and lack != before:
+            self._io.remark("nats replicas away", level="warning", reason=lack)
+        elif before and not lack:
+            self._io.remark("nats replicas complete")
+        outage = self.replicas.outage()
+        if outage and lack != before:
+            self.when_outage(outage, now)
 
     def _answered(self, found: StreamState | ApiError, now: float) -> None:
         problem = layout_problem(self._side.settings.cluster, found)
@@ -127,7 +173,12 @@ class ClusterShards(TimedRecipient):
     def _begin(self, layout: Layout, now: float) -> None:
         settings = self._side.settings
         logs: list[LogIO] = [
-            JetStreamLog(self._client, stream_name(settings.cluster, shard), log_subject(settings.cluster, shard))
+            JetStreamLog(
+                self._client,
+                stream_name(settings.cluster, shard),
+                log_subject(settings.cluster, shard),
+                self.replicas.refused,
+            )
             for shard in range(layout.shards)
         ]
         keeper = ShardKeeper(

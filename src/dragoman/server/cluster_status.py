@@ -8,6 +8,7 @@ from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.capacity import count_workers
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.peers import Peer
+from dragoman.cluster.replicas import Replicas
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase
 from dragoman.cluster.store import ShardStore
@@ -26,9 +27,9 @@ PHASES: Final = {
 
 
 def cluster_view(
-    side: ClusterSide, client: NatsClient, broker: Broker, durability: str, problem: str, now: float
+    side: ClusterSide, client: NatsClient, broker: Broker, durability: str, problems: list[str], now: float
 ) -> ClusterView:
-    """`problem`: with the layout of the cluster; empty: none."""
+    """`problems`: with the layout of the cluster, and with NATS."""
     settings, info = side.settings, client.info
     access = settings.access_digest()
     counted = count_workers(broker, side)
@@ -58,7 +59,7 @@ def cluster_view(
             StrangerView(name=each.broker, incarnation=each.incarnation, identity=each.identity)
             for each in side.membership.strangers(now)
         ],
-        problems=[*side.membership.problems(now), *([problem] if problem else [])],
+        problems=[*side.membership.problems(now), *problems],
     )
 
 
@@ -121,11 +122,12 @@ def taken_by_service(side: ClusterSide) -> dict[str, int]:
     return counts
 
 
-def cluster_numbers(side: ClusterSide, store: ShardStore) -> ClusterNumbers:
+def cluster_numbers(side: ClusterSide, store: ShardStore, replicas: Replicas) -> ClusterNumbers:
     """Return the samples of the metrics of a cluster."""
     numbers: ClusterNumbers = {
         "dragoman_cluster_brokers": [({}, len(side.peers))],
         "dragoman_cluster_commits_total": [({}, store.written)],
+        "dragoman_cluster_replicas_away": [({}, replicas.lost)],
         "dragoman_cluster_gives_total": [({"result": name}, count) for name, count in sorted(side.gives.items())],
         "dragoman_cluster_taken_jobs_running": [({"service": name}, n) for name, n in taken_by_service(side).items()],
         "dragoman_cluster_taken_jobs_total": [

@@ -249,6 +249,7 @@ class Server:
             draining=self._is_draining,
             loading=self.is_loading,
             degraded=degraded,
+            replicas=self._member.lack if self._member is not None and not problems else "",
         )
 
     def close(self) -> bool:

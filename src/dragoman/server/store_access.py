@@ -38,10 +38,11 @@ class Store(Protocol):
 class Waiter:
     """A call that waits for commits of one shard or several."""
 
-    __slots__ = ("call", "left")
+    __slots__ = ("call", "is_answer", "left")
 
-    def __init__(self, call: Callable[[str | None], None], left: int) -> None:
+    def __init__(self, call: Callable[[str | None], None], left: int, is_answer: bool) -> None:
         self.call = call
+        self.is_answer = is_answer  # it only answers a client, which may ask again
         self.left = left  # shards whose commits it waits for
 
     def saved(self, problem: str | None) -> None:
@@ -81,12 +82,14 @@ class StoreAccess:
         """Request an iteration of the runner."""
         self._request_iteration()
 
-    def when_saved(self, call: Callable[[str | None], None], shards: Collection[int] | None = None) -> None:
+    def when_saved(
+        self, call: Callable[[str | None], None], shards: Collection[int] | None = None, *, is_answer: bool = False
+    ) -> None:
         """Call back when everything decided so far in these shards is committed; None: in all shards. The argument is
-        an error message or None."""
+        an error message or None. `is_answer`: it only answers a client, which is refused if that takes too long."""
         commits = self._broker.job_registry.pending_commits
         waited = (commits.holding() if shards is None else shards) or NO_SHARD
-        waiter = Waiter(call, len(waited))
+        waiter = Waiter(call, len(waited), is_answer)
         for shard in waited:
             self.waiting.setdefault(shard, deque()).append((commits.last(shard), waiter))
         self._request_iteration()
@@ -194,6 +197,13 @@ class StoreAccess:
             waiting.popleft()[1].saved(problem)
         if waiting is not None and not waiting:
             self.waiting.pop(shard, None)
+
+    def refuse_answers(self, problem: str) -> None:
+        """Refuse the clients that wait for commits: these may come late, or never."""
+        for waiting in list(self.waiting.values()):
+            for _, waiter in list(waiting):
+                if waiter.is_answer:
+                    waiter.saved(problem)
 
     def call_safe(self) -> None:
         """Make the calls that wait for nothing any more."""

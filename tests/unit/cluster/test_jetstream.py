@@ -14,6 +14,7 @@ from dragoman.cluster.jetstream import (
     ApiRequest,
     Append,
     AppendOutcome,
+    Replica,
     StoredMessage,
     StreamConfig,
     StreamState,
@@ -98,12 +99,13 @@ def test_the_state_of_a_stream_is_read() -> None:
             b'{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"config":{"name":"S","subjects":["s"],'
             b'"num_replicas":3,"allow_direct":true,"deny_delete":true,"metadata":{"_nats.ver":"2.15.1","id":"x"}},'
             b'"state":{"messages":2,"bytes":99,"first_seq":4,"last_seq":5},"cluster":{"name":"test","leader":"n1",'
-            b'"replicas":[{"name":"n2","current":true,"active":1},{"name":"n3","current":false,"offline":true}]}}'
+            b'"replicas":[{"name":"n2","current":true,"active":1500000000,"peer":"p2"},'
+            b'{"name":"n3","current":false,"offline":true}]}}'
         )
     )
-    assert found == StreamState(
-        "S", ("s",), 3, {"_nats.ver": "2.15.1", "id": "x"}, 4, 5, 2, 99, "n1", 2, allows_direct=True, denies_delete=True
-    )
+    state = ("S", ("s",), 3, {"_nats.ver": "2.15.1", "id": "x"}, 4, 5, 2, 99, "n1", 2)
+    others = (Replica("n2", "p2", True, False, 1.5), Replica("n3", "", False, True, 0.0))
+    assert found == StreamState(*state, allows_direct=True, denies_delete=True, others=others)
 
 
 def test_an_empty_stream_begins_after_its_last_sequence() -> None:

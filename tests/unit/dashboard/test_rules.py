@@ -27,6 +27,7 @@ ROWS: list[tuple[Facts, str, str]] = [
     (Facts(store_problem="disk full"), "store", "The store cannot write: disk full. Background jobs are refused."),
     (Facts(problems=["a", "b"]), "not ready", "The broker accepts no new jobs: a; b."),
     (Facts(degraded=["a", "b"]), "shard unusable", "Background jobs of some shards do not run: a; b."),
+    (Facts(replicas="x"), "replicas away", "Logs of background jobs have too few copies: x."),
     (
         Facts(unheard=["eu2", "eu3"]),
         "broker silent",
@@ -165,7 +166,8 @@ def test_queue_that_waits_for_a_limit_of_its_service_needs_no_attention() -> Non
 
 def test_findings_about_services_name_them() -> None:
     """A principal without `see` over all services gets those of its services only."""
-    broker = {"store", "not ready", "shard unusable", "broker silent", "limit", "lag", "bad messages", "rejoining"}
+    broker = {"store", "not ready", "shard unusable", "replicas away", "broker silent", "limit", "lag", "bad messages"}
+    broker.add("rejoining")
     for facts, kind, _ in ROWS:
         (finding,) = findings(facts)
         assert finding.services == (() if kind in broker else ("ocr",)), kind

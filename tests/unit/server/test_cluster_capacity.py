@@ -88,7 +88,7 @@ def test_a_worker_of_several_services_counts_once_in_the_status() -> None:
     world.run(2.0)
 
     def shown(node: Node, name: str) -> tuple[int, int]:
-        view = cluster_view(node.side, node.client, node.broker, "", "", world.now)
+        view = cluster_view(node.side, node.client, node.broker, "", [], world.now)
         return next((each.workers, each.idle) for each in view.members if each.name == name)
 
     assert shown(a, "b") == shown(b, "b") == (2, 4)

@@ -10,6 +10,7 @@ from cluster_world import Node, ShardTable, World, may
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_prometheus
 
+from dragoman.cluster.replicas import Replicas
 from dragoman.http.merged_metrics import EOF, MergedMetrics
 from dragoman.server.cluster_metrics import ANSWER_TIME, REMEMBERED, BrokerParts, ClusterMetrics
 from dragoman.server.cluster_status import cluster_numbers
@@ -33,7 +34,7 @@ class Scraped:
         node.operations.metric_sources = ClusterMetrics(node.side, node.answers, parts, self.readers.loop)
         store = node.store
         store.written, store.bytes = 0, {}  # type: ignore[attr-defined]
-        node.operations.cluster_numbers = lambda: cluster_numbers(node.side, store)  # type: ignore[arg-type]
+        node.operations.cluster_numbers = lambda: cluster_numbers(node.side, store, Replicas(0.0))  # type: ignore[arg-type]
 
     def scrape(self, node: Node, query: str = "brokers=all", seconds: float = 0.5, principal: str = "local") -> Reader:
         headers = [(b"accept", self.accept.encode())]

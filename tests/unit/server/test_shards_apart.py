@@ -9,6 +9,7 @@ from shard_operations_world import SHARDS, ShardNode, ShardWorld
 
 from dragoman.cluster.log import VERIFY_EVERY, LogPhase
 from dragoman.cluster.ranks import shard_of_key
+from dragoman.cluster.replicas import Replicas
 from dragoman.cluster.store import TOGETHER
 from dragoman.cluster.writer_watch import UNWRITABLE_AFTER
 from dragoman.core.set_aside import AT_ONCE, LOOK_AGAIN
@@ -94,6 +95,33 @@ def test_what_is_decided_about_a_job_of_the_shard_itself_waits_for_its_commit(wo
     world.unblock(BLOCKED)
     world.run_until(lambda: cancelled.responses and seen.responses)
     assert (cancelled.responses[0].outcome, seen.responses[0].outcome) == ("cancelled", "cancelled")
+
+
+def test_clients_that_wait_for_a_commit_are_refused_when_nats_has_no_majority(world: ShardWorld) -> None:
+    """They waited until NATS was back, or ten seconds for an answer of a healthy broker. The jobs stay, and nothing is
+    told that the log does not have."""
+    node = node_of(world)
+    world.unblock(BLOCKED)
+    id = enqueue_in(node, BLOCKED)
+    world.block(BLOCKED)
+    ids = tuple(f"{number:02x}" * 15 + f"{BLOCKED:02x}" for number in (1, 2))
+    batch = node.begin("enqueue many", service="s", jobs=tuple(BatchJob(id=each, payload="x") for each in ids))
+    waiting = [node.begin("enqueue", b"x", service="s", key=keys_of(BLOCKED)[1]), batch, node.begin("cancel", id=id)]
+    told = [node.begin("job", id=id), node.begin("result", id=id, wait=60.0)]
+    world.run(0.2)
+    node.operations.refuse_unstored("NATS has no majority: n1, n3 away", world.now)
+    world.run(0.2)
+    detail = "NATS has no majority: n1, n3 away; it is not known whether this was stored; ask again"
+    for each in waiting:
+        (refused,) = each.responses
+        assert (refused.kind, refused.detail) == ("partitioned", detail)
+    assert [each.responses for each in told] == [[], []]
+    world.unblock(BLOCKED)
+    world.run_until(lambda: all(each.responses for each in told))
+    assert [each.responses[0].outcome for each in told] == ["cancelled", "cancelled"]
+    assert [len(each.responses) for each in waiting] == [1, 1, 1]
+    again = enqueue_in(node, BLOCKED, 1)
+    world.work_until(lambda: [world.outcome(each) for each in (*ids, again)] == ["done"] * 3, 5.0)
 
 
 def test_a_job_without_a_key_goes_to_a_shard_that_can_be_written(world: ShardWorld) -> None:
@@ -301,7 +329,7 @@ def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: Shard
     assert other.keeper.claims["alarm"] > 1
     for answer in (other.ask("job", id=id), other.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0])):
         assert (answer.kind, answer.detail) == ("partitioned", degraded)
-    assert cluster_numbers(other.side, other.shards)["dragoman_cluster_shards_unusable"] == [({}, 1)]
+    assert cluster_numbers(other.side, other.shards, Replicas(0.0))["dragoman_cluster_shards_unusable"] == [({}, 1)]
 
 
 # ---------------------------------------------------------------- commits of one iteration
