@@ -325,6 +325,12 @@ class OperationHandlers(EnqueueHandlers):
 
     # ---------------------------------------------------------------- helpers
 
+    def load_schedules(self, notes: dict[str, str], now: float) -> None:
+        """Make the runs of these schedules from now on: another broker of the cluster has made them before."""
+        self.scheduler.load(notes, now, now + self._offset())
+        self._wake()
+        self._request_tick()
+
     def _wake(self) -> None:
         """Let the next iteration look for what is due."""
         self._next_tick = -inf

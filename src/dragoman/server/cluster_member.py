@@ -142,11 +142,8 @@ class ClusterMember:
             restore_pauses(self._broker, notes, offset())
             restore_limits(self._broker, notes, now)
 
-        def set_schedules(notes: dict[str, str], now: float) -> None:
-            operations.scheduler.load(notes, now, now + offset())
-
         self.side.hub.when_settings = set_services
-        self.side.hub.when_notes = set_schedules
+        self.side.hub.when_notes = operations.load_schedules
         self.side.hub.when_no_notes = lambda now: operations.scheduler.unload()
 
     def show(self, dashboard: Dashboard) -> None:

@@ -30,6 +30,16 @@ def test_schedule_enqueues_jobs_again_and_again(world: World) -> None:
     assert (world.store.notes, world.ask("schedule", name="n").kind) == ({}, "not found")
 
 
+def test_schedules_that_come_from_another_broker_run_at_once(world: World) -> None:
+    """They waited until something else was due at the operations, in the worst case a minute."""
+    other = World()
+    other.ask("set schedule", b"tick", name="n", service="s", every=10.0)
+    world.wait(5.0)
+    world.operations.load_schedules(other.store.notes, world.now)
+    world.wait(5.5)
+    assert [job.payload for job in world.broker.jobs.values()] == [b"tick"]
+
+
 def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
     world.ask("set schedule", name="n", service="s", every=10.0)
     applied: list[list[str]] = []
