@@ -87,6 +87,9 @@ class ShardEvents:
         """A batch is in the log, in the messages from `first` to `last`."""
         raise NotImplementedError
 
+    def measured(self, size: int) -> None:
+        """The log has this size in bytes, with everything that was saved before."""
+
     def released(self, now: float) -> None:
         """The release is in the log."""
         raise NotImplementedError
@@ -181,6 +184,7 @@ class ShardLog:
             if self._life == life:
                 self._look_for_loss(found, epoch, last, then)
                 if isinstance(found, StreamState):
+                    self._events.measured(found.size)
                     writer.verify(found, tries, then)
 
         self._io.inspect(inspected, now)

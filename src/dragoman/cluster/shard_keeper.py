@@ -101,6 +101,11 @@ class KeptShard(ShardEvents):
             self.cleaner.saved(ticket, first, last)
         self._keeper.saved(self, ticket, now)
 
+    def measured(self, size: int) -> None:
+        if self.cleaner is None:
+            self.log.size = size
+            self._keeper.measured(self.number)
+
     def released(self, now: float) -> None:
         self._keeper.released(self, now)
 
@@ -216,6 +221,14 @@ class ShardKeeper(ShardActions):
                     self.kept[number].log.heard(sequence)
         owned, is_resting = gossip.shards, gossip.resting
         self.shards.heard(gossip.broker, gossip.incarnation, owned, gossip.draining, now, is_resting=is_resting)
+
+    def log_bytes(self, number: int) -> int:
+        """Return the size of the log of a shard that is owned here: at the last look, and what was written since."""
+        return self.kept[number].log.size + self._store.bytes.get(number, 0)
+
+    def measured(self, number: int) -> None:
+        if number in self._store.attached:
+            self._store.bytes[number] = 0
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""
@@ -383,7 +396,7 @@ class ShardKeeper(ShardActions):
         """Clean the log of a shard when most of it is not true any more."""
         cleaner = shard.cleaner
         if cleaner is None:
-            size = shard.log.size + self._store.bytes[shard.number]
+            size = self.log_bytes(shard.number)
             if size <= 2 * shard.live + self.clean_above:
                 return inf
             cleaner = shard.cleaner = LogCleaner(shard.number, shard.log, self._broker, self._store, now)

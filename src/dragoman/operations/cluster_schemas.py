@@ -59,7 +59,9 @@ class ShardView(View):
     ]
     epoch: Annotated[int, Meta(description="Place of the owner's claim in the log; 0: none is known.")]
     jobs: Annotated[int | None, Meta(description="Its jobs, with those whose outcome is kept.")] = None
-    log_bytes: Annotated[int | None, Meta(description="Size of the log, when it was last looked at.")] = None
+    log_bytes: Annotated[
+        int | None, Meta(description="Size of the log, looked at every ten seconds, and what was written since.")
+    ] = None
     commit_age: Annotated[float | None, Meta(description="Seconds since the last commit.")] = None
     voids: Annotated[int | None, Meta(description="Messages of other brokers that did not count.")] = None
     problem: str = ""

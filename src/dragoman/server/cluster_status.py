@@ -86,7 +86,7 @@ def _shard(keeper: ShardKeeper, number: int, jobs: int, now: float) -> ShardView
         problem=unusable,
     )
     if writer is not None and shard.epoch:
-        view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, kept.log.voids
+        view.jobs, view.log_bytes, view.voids = jobs, keeper.log_bytes(number), kept.log.voids
         view.commit_age = round(now - kept.last_commit, 3) if kept.last_commit > -inf else None
         view.problem = unusable or kept.log.loss or writer.problem
     return view
@@ -140,7 +140,7 @@ def cluster_numbers(side: ClusterSide, store: ShardStore, replicas: Replicas) ->
     if keeper is None:
         return numbers
     owned = keeper.owned()
-    sizes = [({"shard": str(each)}, float(keeper.kept[each].log.size + store.bytes.get(each, 0))) for each in owned]
+    sizes = [({"shard": str(each)}, float(keeper.log_bytes(each))) for each in owned]
     return numbers | {
         "dragoman_cluster_shards_owned": [({}, len(owned))],
         "dragoman_cluster_shards_unusable": [({}, len(keeper.signs.unusables()))],

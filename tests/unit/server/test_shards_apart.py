@@ -252,6 +252,25 @@ def test_a_log_that_is_being_released_is_not_due_to_be_verified(world: ShardWorl
 # ---------------------------------------------------------------- the signs of it
 
 
+def test_the_size_of_a_log_is_that_of_its_stream(world: ShardWorld) -> None:
+    """The view had the size at the time of the claim, for as long as the broker had the shard. The metric added what it
+    had written since, without claims and numbers."""
+    node = node_of(world)
+    world.unblock(BLOCKED)
+    before = shard_views(node.keeper, node.broker, world.now)[OTHER].log_bytes
+    assert before is not None
+    for number in range(3):
+        enqueue_in(node, OTHER, number)
+    grown = shard_views(node.keeper, node.broker, world.now)[OTHER].log_bytes
+    assert grown is not None
+    assert grown > before
+    world.run(10.5)  # the log is looked at
+    true = world.logs[OTHER].state().size
+    assert shard_views(node.keeper, node.broker, world.now)[OTHER].log_bytes == true
+    samples = cluster_numbers(node.side, node.shards, Replicas(0.0))["dragoman_cluster_log_bytes"]
+    assert ({"shard": str(OTHER)}, float(true)) in samples
+
+
 def test_a_broker_is_ready_while_one_of_its_shards_can_be_written(world: ShardWorld) -> None:
     """Red brokers would be taken out of service for jobs that no other broker accepts either. Those with a full shard
     among others were red."""
