@@ -206,7 +206,7 @@ def _announce(opened: Opened, folder: Path | None, settings: Config) -> None:
         _log_start(make_log(settings.log, settings.log_level), opened, folder)
         return
     try:
-        _print_places(opened, folder, settings.drain_timeout)
+        _print_places(opened, _kept(settings, folder), settings.drain_timeout)
     except OSError as error:
         fail(unwritable(error), FAILED)
 
@@ -222,7 +222,14 @@ def _log_start(log: FilteringBoundLogger, opened: Opened, folder: Path | None) -
     log.info("broker started", version=__version__, build=how_built(), process=os.getpid(), data=data)
 
 
-def _print_places(opened: Opened, folder: Path | None, drain_timeout: float) -> None:
+def _kept(settings: Config, folder: Path | None) -> str:
+    """Return where background jobs are kept."""
+    if settings.cluster:
+        return f"background jobs are kept in the logs of cluster {settings.cluster_name}"
+    return "nothing is kept" if folder is None else f"background jobs are kept in {folder}"
+
+
+def _print_places(opened: Opened, kept: str, drain_timeout: float) -> None:
     """Print one line for each address, and commands to try next."""
     from dragoman.cli.build_info import how_built
 
@@ -235,7 +242,6 @@ def _print_places(opened: Opened, folder: Path | None, drain_timeout: float) -> 
             click.echo(f"  {dialect:<10} {where:<34} {who:<8} {listener.notes[0]}")
         for note in listener.notes[1:]:
             click.echo(f"  {dialect:<10} {note}")
-    kept = "nothing is kept" if folder is None else f"background jobs are kept in {folder}"
     click.echo(f"  ({kept}; stop with Ctrl-C, running jobs may end within {drain_timeout:g} s)")
     hint = _what_to_try(opened)
     if hint:
