@@ -244,6 +244,7 @@ def test_several_brokers(reads: Reads) -> None:
     reader.placeholders["-p 4222"] = f"-p {nats}"
     reader.type("nats-server -a 127.0.0.1 -p 4222 -js -sd ./nats").prints("Server is ready")
     reader.prints_as_shown("dragoman cluster init --cluster nats://127.0.0.1:4222 --shards 3 --replicas 1")
+    _three_servers(reader)
     serves = [each for each in reader.page.shown if each.startswith("dragoman serve") and "--cluster-name" not in each]
     brokers = [reader.type(command) for command in serves]
     for broker in brokers:
@@ -257,6 +258,15 @@ def test_several_brokers(reads: Reads) -> None:
     _move_jobs(reader, brokers)
     _move_what_is_left(reader, nats)
     reader.has_typed_all(but=("pip install",))
+
+
+def _three_servers(reader: Reader) -> None:
+    ports = ("4231", "4232", "4233", "6231", "6232", "6233")
+    reader.placeholders |= dict(zip(ports, map(str, free_ports(6)), strict=True))
+    for command in [each for each in reader.page.shown if each.startswith("nats-server -n n")]:
+        reader.type(command).prints("Server is ready")
+    [init] = [each for each in reader.page.shown if each.startswith("dragoman cluster init") and "4231" in each]
+    reader.prints_as_shown(init)
 
 
 def _move_jobs(reader: Reader, brokers: list[Program]) -> None:
