@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from case_tables import check_every_row
+from dragoman.carriers.carrier import Frame
 from dragoman.cluster.shards import ShardPhase
 from log_model import ModelLog
 
-from .shard_world import SHARDS, ShardWorld
+from .shard_world import SHARDS, TIMES, ShardNode, ShardWorld
 from .test_shard_jobs import enqueue, world_with_workers
+from .world import STEP
 
 # ---------------------------------------------------------------- C9: a log that cannot be trusted is never claimed
 
@@ -145,3 +147,58 @@ def test_a_second_broker_of_one_name_claims_nothing_and_runs_nothing() -> None:
     assert enqueue(world, b"y")
     world.run(2.0)
     assert not world.runs
+
+
+class SilentServer:
+    """A NATS server that stands still for one broker: what the broker sends waits in it, and what it should get, too.
+
+    Requests end with their time-out meanwhile, and are executed when the server goes on."""
+
+    def __init__(self, node: ShardNode) -> None:
+        self._node = node
+        self._world = node.shard_world
+        self._arriving: list[tuple[bytes, bytes]] = []
+        self._requests: list[tuple[float, Callable[[], Callable[[], None]], Callable[[], None] | None]] = []
+        self._sent: list[Sequence[Frame]] = []
+        self._send, node.client._send = node.client._send, self._sent.append
+
+    def run(self, seconds: float) -> None:
+        until = self._world.now + seconds
+        while self._world.now < until:
+            node, now = self._node, self._world.now
+            self._requests += [(now, execute, fail) for execute, fail in node.requests]
+            self._arriving += node.inbox
+            node.requests, node.inbox = [], []
+            for index, (made, execute, fail) in enumerate(self._requests):
+                if fail is not None and now >= made + 1.0:
+                    self._requests[index] = made, execute, None
+                    fail()
+            self._world.run(STEP)
+
+    def go_on(self) -> None:
+        """Deliver everything."""
+        self._node.client._send = self._send
+        for frames in self._sent:
+            self._send(frames)
+        for _, execute, fail in self._requests:
+            answer = execute()
+            if fail is not None:
+                self._node.answers.append(answer)
+        self._node.inbox = self._arriving + self._node.inbox
+
+
+def test_a_broker_behind_a_silent_nats_server_takes_no_shard_of_a_living_broker() -> None:
+    """R247: after ten seconds it took all others for gone. When the server went on, its claims waited there, and took
+    their shards."""
+    world = ShardWorld("a", "b", "c")
+    world.run_until(lambda: [len(each.owned) for each in world.nodes.values()] == [1, 1, 1], 60.0)
+    world.run(2.0)
+    a, b, c = (world.node(name) for name in "abc")
+    server = SilentServer(a)
+    server.run(5.0 * TIMES.adopt_after)
+    assert "broker left" not in a.remarks
+    server.go_on()
+    world.run(2.0 * TIMES.adopt_after)
+    assert "shard lost" in a.remarks  # the others had to adopt it
+    assert "shard lost" not in b.remarks + c.remarks
+    assert a.keeper.claims.get("won") == 2  # at the start, and when one was given back to it

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cluster.gossiped_settings import GOSSIP_EVERY
 from dragoman.core.policy import Policy
+from dragoman.server.cluster_member import nats_limits
 from dragoman.server.config import (
+    LEAST_ADOPT_AFTER,
     Config,
     ConfigError,
     SettingSource,
@@ -300,3 +303,14 @@ def test_changed_settings_are_those_that_are_not_default() -> None:
     config, _ = load({"listen": ("tcp://127.0.0.1:0",), "max_jobs": 7, "strict": True}, {}, None)
     assert changed_settings(config) == {"strict": True, "max_jobs": 7}
     assert changed_settings(Config()) == {}
+
+
+def test_a_silent_nats_server_is_noticed_before_others_take_its_brokers_for_gone() -> None:
+    """R247: also if the next one that is dialled is silent. With a shorter time that cannot be: it is refused."""
+    for adopt_after in (LEAST_ADOPT_AFTER, 4.0, 10.0, 60.0):
+        limits = nats_limits(adopt_after)
+        assert GOSSIP_EVERY + limits.carrier_timeout + limits.handshake_timeout < adopt_after
+        assert 3.0 * limits.carrier_ping < limits.carrier_timeout  # one that is late is no silence
+    assert (nats_limits(10.0).carrier_ping, nats_limits(10.0).carrier_timeout) == (1.0, 3.5)
+    with pytest.raises(ConfigError, match=r"cluster_adopt_after is '2\.9' but must be 3\.0 or more"):
+        load({"cluster_adopt_after": "2.9"}, {}, None)
