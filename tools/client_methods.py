@@ -25,8 +25,8 @@ IN_PAYLOAD = ("payload", "payload_base64", "jobs")  # request fields that the me
 
 OF_JOBS = ("after",)  # fields with ids of jobs and groups; methods take handles, too
 OF_BULK = ("id", "lease")
+OF_REQUEST = ("request_id",)  # of all operations
 OF_CLIENT = {  # request fields that the client sets itself
-    "enqueue": ("request_id",),
     "retry jobs": OF_BULK,
     "cancel jobs": OF_BULK,
     "delete jobs": OF_BULK,
@@ -310,7 +310,7 @@ def _constant(row: Operation[Any, Any]) -> str:
 
 def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
     """Return the fields that are parameters of the method."""
-    left_out = (*(IN_PAYLOAD if row.takes_payload else ()), *OF_CLIENT.get(row.name, ()))
+    left_out = (*(IN_PAYLOAD if row.takes_payload else ()), *(*OF_REQUEST, *OF_CLIENT.get(row.name, ())))
     return [each for each in request_fields(row.request) if each.name not in left_out]
 
 

@@ -15,7 +15,6 @@ from dragoman.cli.terminal import time_text, title
 from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.schemas import AttemptView, ChildView, JobRef, JobView, PayloadView
 from dragoman.operations.table import FIND_JOB, JOB
-from dragoman.sdk.ids import AUTOMATIC_KEY
 from dragoman.sdk.printable import printable
 
 UNIQUE = {
@@ -113,7 +112,7 @@ def _print_facts(view: JobView) -> None:
             ("ended", time_text(view.ended)),
             ("kept", _kept(view)),
             ("priority", view.priority),
-            ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else _key(view)),
+            ("key", None if view.key is None else _key(view)),
             ("tenant", view.tenant),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),

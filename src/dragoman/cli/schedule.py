@@ -14,7 +14,7 @@ from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
 from dragoman.cli.terminal import time_text
 from dragoman.core.rights import LOCAL
-from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, ScheduleView
+from dragoman.operations.schemas import EmptyRequest, ScheduleAct, ScheduleRef, ScheduleRequest, ScheduleView
 from dragoman.operations.table import (
     DELETE_SCHEDULE,
     PAUSE_SCHEDULE,
@@ -120,7 +120,7 @@ def set_(
 @connect_option
 def remove(name: str, url: str | None) -> None:
     """Remove the schedule NAME. Jobs that it has enqueued stay."""
-    view = perform(url, DELETE_SCHEDULE, ScheduleRef(name=name))
+    view = perform(url, DELETE_SCHEDULE, ScheduleAct(name=name))
     click.echo(f"{plain(view.name)} is removed")
 
 
@@ -147,7 +147,7 @@ def resume(name: str, url: str | None) -> None:
 @connect_option
 def run(name: str, url: str | None) -> None:
     """Enqueue the job of the schedule NAME now, and print its id. The scheduled runs stay as they are."""
-    click.echo(perform(url, RUN_SCHEDULE, ScheduleRef(name=name)).last_job)
+    click.echo(perform(url, RUN_SCHEDULE, ScheduleAct(name=name)).last_job)
 
 
 def _print(view: ScheduleView, as_json: bool) -> None:

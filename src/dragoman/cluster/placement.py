@@ -2,6 +2,7 @@
 
     with a key           the shard of the key, the same at every broker: one core checks it (C6)
     after other jobs     the shard that their ids name, if it is the same
+    with a request id    the shard of that: one core knows whether the request is repeated
     a batch              one shard for all of its jobs and groups: it is accepted in one batch of the log
     all others           one of the shards that this broker owns, in turn
 
@@ -23,22 +24,29 @@ from dragoman.cluster.watches import Watches
 from dragoman.core.broker import Broker
 from dragoman.core.commits import PendingCommits
 from dragoman.core.model import JobId
+from dragoman.core.remembered import RequestId
 
-AUTOMATIC_KEY: Final = "auto-"  # of a client that may repeat its request; the request has the same `after` then
 NO_LAYOUT: Final = "the layout of the cluster is not known yet"
 OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
 
 NO_KEYS: Final = Reservations(PendingCommits([]))  # until the layout of the cluster is known
 
 
-def named_shard(owner: str, service: str, key: str | None, after: Sequence[bytes], shards: int) -> int | None:
-    """Return the shard of a new job, the same at every broker; None: any. A key that the client made for this request
-    decides only if the predecessors do not: its repetition has the same ones."""
-    if after and (key is None or key.startswith(AUTOMATIC_KEY)):
-        common = common_shard(after, shards)
-        if common is not None:
-            return common
-    return None if key is None else shard_of_key(owner, service, key, shards)
+def named_shard(
+    owner: str, service: str, key: str | None, after: Sequence[bytes], asked: RequestId | None, shards: int
+) -> int | None:
+    """Return the shard of a new job, the same at every broker and for each repetition of the request; None: any."""
+    if key is not None:
+        return shard_of_key(owner, service, key, shards)
+    common = common_shard(after, shards) if after else None
+    if common is not None:
+        return common
+    return None if asked is None else shard_of_request(owner, asked, shards)
+
+
+def shard_of_request(owner: str, asked: RequestId, shards: int) -> int:
+    """Return the shard of a request whose jobs belong to none otherwise."""
+    return shard_of_key(owner, "", asked.name, shards)
 
 
 def common_shard(ids: Sequence[bytes], shards: int) -> int | None:
@@ -101,13 +109,15 @@ class Placement:
 
     # ---------------------------------------------------------------- new jobs
 
-    def shard_for(self, owner: str, service: str, key: str | None, after: Sequence[bytes]) -> int | str:
+    def shard_for(
+        self, owner: str, service: str, key: str | None, after: Sequence[bytes], asked: RequestId | None
+    ) -> int | str:
         """Return the shard of a new job, wherever it is; or the reason to refuse it."""
         keeper = self.keeper
         problem = self._store.outage()
         if problem is not None or keeper is None:
             return problem or NO_LAYOUT
-        shard = named_shard(owner, service, key, after, len(keeper.kept))
+        shard = named_shard(owner, service, key, after, asked, len(keeper.kept))
         if shard is not None:
             return shard
         owned = keeper.owned()
@@ -117,21 +127,29 @@ class Placement:
         self._turn += 1
         return owned[self._turn % len(owned)]
 
-    def job_id(self, owner: str, service: str, key: str | None, after: Sequence[bytes]) -> JobId | str:
+    def job_id(
+        self, owner: str, service: str, key: str | None, after: Sequence[bytes], asked: RequestId | None = None
+    ) -> JobId | str:
         """Return the id for a new job; or the reason why this broker does not take it."""
-        shard = self.shard_for(owner, service, key, after)
+        shard = self.shard_for(owner, service, key, after, asked)
         if isinstance(shard, str):
             return shard
         return self.unwritable(shard) or self.id_in(shard)
 
     def id_in(self, shard: int) -> JobId:
-        return JobId(with_shard(self._broker.entropy.job_id(), shard))
+        return self.in_shard(self._broker.entropy.job_id(), shard)
+
+    def in_shard(self, id: JobId, shard: int) -> JobId:
+        """Return the id in a shard."""
+        return JobId(with_shard(id, shard))
 
     def run_id(self) -> JobId | None:
         """Return the id of a run of a schedule: they are in the shard of the schedules. None: it is not here."""
         return None if self.notes_elsewhere() is not None else self.id_in(NOTES)
 
-    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes]) -> int | str:
+    def batch_shard(
+        self, owner: str, ids: Sequence[bytes], after: Sequence[bytes], asked: RequestId | None = None
+    ) -> int | str:
         """Return the shard of a batch; or the reason to refuse it. `ids`: that the client has chosen, of jobs and
         groups. `after`: jobs and groups of earlier requests."""
         keeper = self.keeper
@@ -142,7 +160,7 @@ class Placement:
             return OTHER_IDS
         chosen = next(iter(shards)) if shards else common_shard(after, len(keeper.kept))
         if chosen is None:
-            return self.shard_for("", "", None, ())
+            return self.shard_for(owner, "", None, (), asked)
         return self._store.problem_of(chosen) or chosen
 
     # ---------------------------------------------------------------- predecessors in other shards

@@ -353,6 +353,10 @@ class ShardKeeper(ShardActions):
         registry.groups.restore(notes)
         self.watches.jobs.restore(number, notes)
         self.keys.restore(number, notes)
+        try:
+            registry.remembered.restore(notes, now, number)
+        except ValueError as error:
+            raise Malformed("bad note", str(error)) from None
         if number == NOTES:
             self._hub.settings_read(notes, now)
 
@@ -437,6 +441,7 @@ class ShardKeeper(ShardActions):
         jobs = self.jobs_of(number)
         self.watches.drop(number)
         self.keys.leave(number)
+        self._broker.job_registry.remembered.leave(number)
         self._broker.eviction.evict(jobs, groups, self._hub.heir, now)
         for job in jobs:
             self._store.places.pop(job.id, None)

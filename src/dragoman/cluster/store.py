@@ -32,6 +32,7 @@ from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Payload
+from dragoman.core.remembered import CLIENT, FORGOTTEN
 from dragoman.core.store_entries import DeleteJob, Saved, StoreJob, StoreValue
 from dragoman.store.rows import RowEncoder, read_result
 
@@ -262,7 +263,7 @@ class ShardStore:
         """Return the shard of a value that belongs to no job."""
         if key.startswith(GROUP):
             return self.shard_of(bytes.fromhex(key.removeprefix(GROUP)))
-        if key.startswith((WATCH, KEY)):
+        if key.startswith((WATCH, KEY, CLIENT, FORGOTTEN)):
             return int(key.split("/")[1])
         return NOTES
 

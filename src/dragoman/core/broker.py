@@ -109,7 +109,7 @@ class Broker:
                 reason = too_many_services(len(self.worker_registry.services))
                 return self._refuse(service, caller, *reason, "max_services")
         if key is not None or job_options.keep is not None:
-            first, refused = self.job_registry.kept.judge(owner, known, key, payload, job_options, extras)
+            first, refused = self.job_registry.kept.judge(owner, known, key, payload, job_options)
             if refused is not None:
                 return self._refuse(service, caller, *refused)
             if first is not None:

@@ -17,12 +17,13 @@ from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.job_extras import JobExtras
 from dragoman.core.job_limits import BEING_READ, ReachedLimit, limit_reached
-from dragoman.core.model import Job, JobId, Payload, Service
+from dragoman.core.kept_jobs import digest
+from dragoman.core.model import ABSENT, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import CALL
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import RefusalReason
+from dragoman.core.states import ENDED, RefusalReason
 
 
 @final
@@ -161,7 +162,13 @@ class BulkSubmits:
         found = [job for order in orders if (job := jobs.get(order.id)) is not None]
         if not found or len(found) < len(orders):
             return None
-        return found if all(job.owner.principal is owner.principal for job in found) else None
+        if not all(job.owner.principal is owner.principal for job in found):
+            return None
+        for index, (job, order) in enumerate(zip(found, orders, strict=True)):
+            if job.service.name != order.service or job.key != order.key or _has_other_payload(job, order.payload):
+                text = f"a job with id {job.id.hex()} exists, and it is another one; a new job needs a new id"
+                raise Refusal(RefusalReason.INVALID, text, index)
+        return found
 
     def _services(self, orders: list[NewJob], owner: Owner, dialect: str) -> dict[str, Service]:
         """Return the services by name. Raises Refusal."""
@@ -187,9 +194,7 @@ class BulkSubmits:
         key = order.key
         if key is None and order.options.keep is None:
             return None
-        first, refused = self._registry.kept.judge(
-            owner, service, key, order.payload, order.options, order.extras, forever
-        )
+        first, refused = self._registry.kept.judge(owner, service, key, order.payload, order.options, forever)
         if refused is not None:
             reason, text, limit = refused
             raise Refusal(reason, text, index, limit)
@@ -234,6 +239,15 @@ class BulkSubmits:
                 assert job.extras is not None
                 job.extras = replace(job.extras, place=place)
                 self._registry.groups.enter(job)
+
+
+def _has_other_payload(job: Job, payload: Payload) -> bool:
+    """True if a job is known to have been submitted with another payload. A dependent job's may be its input by now."""
+    if job.key is not None:
+        return job.digest != digest(payload)
+    if job.state is ENDED or job.payload is ABSENT or (job.extras is not None and job.extras.after):
+        return False
+    return job.payload != payload
 
 
 def order_of(orders: list[NewJob]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.recipients import Effect
-from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
+from dragoman.core.store_entries import DeleteJob, NoteRow, StoreJob, StoreRow, StoreValue
 
 
 class AfterCommit(Enum):
@@ -90,6 +90,10 @@ class PendingCommits:
         """Store a value that belongs to no job. None: delete it."""
         shard = self._shard_of_note(key)
         self._effects.append(StoreValue(key, value, self._next(shard), shard))
+
+    def note_row(self, row: NoteRow, shard: int) -> None:
+        """Store a row that belongs to no job, as it is when the entries of this iteration are applied."""
+        self._effects.append(StoreRow(row, self._next(shard), shard))
 
     def _next(self, shard: int) -> int:
         self.newest += 1

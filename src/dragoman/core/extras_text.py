@@ -28,8 +28,6 @@ def extras_text(extras: JobExtras) -> str:
     if extras.group is not None:
         facts["group"] = extras.group.hex()
         facts["place"] = extras.place
-    if extras.request:
-        facts["request"] = extras.request
     return json.dumps(facts, separators=(",", ":"))
 
 
@@ -53,7 +51,6 @@ def extras_from(facts: dict[str, Any]) -> JobExtras:
         is_ready=_flag_of(facts.pop("is_ready", False)),
         group=_id_of(facts.pop("group", None)),
         place=_number_of(facts.pop("place", 0)),
-        request=_text_of(facts.pop("request", "")),
     )
     if facts:
         raise ValueError(f"unknown: {', '.join(facts)}")

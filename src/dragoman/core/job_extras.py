@@ -38,18 +38,15 @@ class JobExtras:
     is_ready: bool = False  # its predecessors have ended, and its payload is the input
     group: JobId | None = None  # id of its group
     place: int = 0  # its index in the group
-    request: str = ""  # id of the request, chosen by the client: a repeated request finds the job that the first made
 
 
-def given_extras(
-    parent: JobId | None, traceparent: str | None, tenant: str = "", request: str = ""
-) -> JobExtras | None:
+def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = "") -> JobExtras | None:
     """Return the extras of a submit; None if there are none. An invalid traceparent is ignored, as W3C requires."""
     if traceparent is not None and not is_traceparent(traceparent):
         traceparent = None
-    if parent is None and not traceparent and not tenant and not request:
+    if parent is None and not traceparent and not tenant:
         return None
-    return JobExtras(parent, traceparent or "", tenant, request=request)
+    return JobExtras(parent, traceparent or "", tenant)
 
 
 def with_tenant(extras: JobExtras | None, tenant: str) -> JobExtras:

@@ -2,7 +2,7 @@
 
 A key belongs to one principal and one service. Several jobs may have the same key, because a job may give it up before
 its outcome is deleted. Only the latest of them decides whether the key is free; when it is deleted, the one before it
-is the latest again. Ids of requests are found like keys, and one job has each.
+is the latest again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ def has_started(job: Job) -> bool:
 class JobKeys:
     """Index of all jobs that have a key."""
 
-    __slots__ = ("_earlier", "_latest", "_requests")
+    __slots__ = ("_earlier", "_latest")
 
     def __init__(self) -> None:
         self._latest: dict[Place, Job] = {}
         self._earlier: dict[Place, dict[JobId, Job]] = {}  # of keys that several jobs have: all but the latest
-        self._requests: dict[Place, Job] = {}  # by the id of the request, instead of the key
 
     def find(self, principal: str, service: str, key: str) -> Job | None:
         """Return the latest job with this key, whether it holds the key or not."""
@@ -49,10 +48,6 @@ class JobKeys:
         """Return the latest job with the key of this job."""
         assert job.key is not None
         return self._latest.get((job.principal.name, job.service.name, job.key))
-
-    def find_request(self, principal: str, service: str, request: str) -> Job | None:
-        """Return the job that was made by the request with this id."""
-        return self._requests.get((principal, service, request))
 
     def add(self, job: Job) -> None:
         """Add a job that was submitted after all others with its key. A job that is there already keeps its place."""
@@ -66,18 +61,8 @@ class JobKeys:
             earlier[latest.id] = latest
         self._latest[place] = job
 
-    def add_request(self, job: Job) -> None:
-        extras = job.extras
-        if extras is not None and extras.request:
-            self._requests[job.principal.name, job.service.name, extras.request] = job
-
     def remove(self, job: Job) -> None:
         """Remove a job, with or without a key."""
-        extras = job.extras
-        if extras is not None and extras.request:
-            made_by = (job.principal.name, job.service.name, extras.request)
-            if self._requests.get(made_by) is job:
-                del self._requests[made_by]
         if job.key is None:
             return
         place = (job.principal.name, job.service.name, job.key)

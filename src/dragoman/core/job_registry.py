@@ -21,6 +21,7 @@ from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.remembered import RememberedRequests
 from dragoman.core.retries import record_last_attempt
 from dragoman.core.rights import NO_LIMITS
 from dragoman.core.running_limits import Unblocker
@@ -44,6 +45,7 @@ class JobRegistry:
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.remembered = RememberedRequests(policy, self.pending_commits)
         self.links, self.groups = self.kept.links, self.kept.groups
         self.with_extras = self.kept.with_extras
         self.unblocker = Unblocker()

@@ -20,7 +20,6 @@ from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.job_counting import count_job
-from dragoman.core.job_extras import JobExtras
 from dragoman.core.job_keys import JobKeys, holds_key
 from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
@@ -68,12 +67,8 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
-    def first_with(self, owner: Owner, service: Service, key: str, extras: JobExtras | None = None) -> Job | None:
-        """Return the job of the same principal that holds this key, or that an earlier copy of the request made."""
-        if extras is not None and extras.request:
-            made = self.keys.find_request(owner.principal.name, service.name, extras.request)
-            if made is not None:
-                return made
+    def first_with(self, owner: Owner, service: Service, key: str) -> Job | None:
+        """Return the job of the same principal that holds this key."""
         latest = self.keys.find(owner.principal.name, service.name, key)
         return latest if latest is not None and holds_key(latest) else None
 
@@ -91,7 +86,6 @@ class KeptJobs:
         key: str | None,
         payload: Payload,
         job_options: JobOptions,
-        extras: JobExtras | None,
         more_forever: int = 0,
     ) -> tuple[Job | None, Refused | None]:
         """Return the job that already has the key of a submit, or the reason to refuse the submit. `more_forever`: jobs
@@ -101,7 +95,7 @@ class KeptJobs:
             if not is_name(key, self._policy.max_key_bytes):
                 most = self._policy.max_key_bytes
                 return None, (RefusalReason.INVALID, f"a key is 1 to {most} bytes of printable text", "")
-            first = self.first_with(owner, service, key, extras)
+            first = self.first_with(owner, service, key)
         if first is not None:
             if job_options.durable and not first.options.durable:  # not stored: it cannot be acknowledged
                 return None, (RefusalReason.KEY_REUSED, f"'{key}' came with a call before", "")
@@ -128,8 +122,7 @@ class KeptJobs:
         )
 
     def note_new(self, job: Job) -> None:
-        """Note what few jobs have: the id of its request, an outcome that is kept until it is deleted."""
-        self.keys.add_request(job)
+        """Note what few jobs have: an outcome that is kept until it is deleted."""
         if keeps_forever(job):
             self.forever += 1
 

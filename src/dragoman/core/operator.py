@@ -91,7 +91,7 @@ class Operator:
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             if job.extras is not None:
-                self._job_registry.with_extras.add(again, replace(job.extras, request=""))
+                self._job_registry.with_extras.add(again, job.extras)
             self._job_registry.groups.enter(again)
             if job.key is not None:
                 again.key, again.digest = job.key, job.digest

@@ -45,6 +45,33 @@ class StoreValue(Effect):
         self.shard = shard
 
 
+class NoteRow(Protocol):
+    """A value that changes often: it is written once an iteration. `is_dirty`: it has changed since it was written."""
+
+    is_dirty: bool
+
+    @property
+    def key(self) -> str: ...
+
+    def text(self) -> str: ...
+
+
+class StoreRow(Effect):
+    """Write a row as it is when the entries of this iteration are applied. `number`: as in StoreJob."""
+
+    __slots__ = ("number", "row", "shard")
+
+    def __init__(self, row: NoteRow, number: int, shard: int = 0) -> None:
+        self.row = row
+        self.number = number
+        self.shard = shard
+
+    def entry(self) -> StoreValue:
+        """Return the entry. What changes later is written by the next one."""
+        self.row.is_dirty = False
+        return StoreValue(self.row.key, self.row.text(), self.number, self.shard)
+
+
 class DeleteJob(Effect):
     """Delete a job. `number`: as in StoreJob, if something waits for the commit; else 0."""
 

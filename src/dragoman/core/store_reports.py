@@ -33,6 +33,7 @@ class StoreReports:
 
     def saved(self, number: int, now: float, problem: str | None = None, shard: int = 0) -> None:
         """The store has committed all saves of a shard up to this one, or could not: then new jobs are refused."""
+        remembered = self._job_registry.remembered
         for job, after_commit, attempt in self._job_registry.pending_commits.release(number, problem is None, shard):
             if after_commit is AfterCommit.SEND:
                 if attempt is not None and job.attempt is attempt:
@@ -49,10 +50,13 @@ class StoreReports:
                     kept.leave_to_store(job)
             elif after_commit is AfterCommit.ACKNOWLEDGE:
                 if problem is None:
+                    remembered.unsaved.pop(job.id, None)
                     if job.conversation is not None:
                         job.conversation.note("stored", now)
                     self._effects.extend(Acknowledge(caller, job) for caller in job.callers)
-                elif job.state is not ENDED:
+                    continue
+                remembered.refused(job.id)
+                if job.state is not ENDED:
                     self._attempts.end_early(
                         job, REFUSED, f"store unavailable: {problem}", now, RefusalReason.STORE_UNAVAILABLE
                     )

@@ -248,8 +248,10 @@ class ClientSide(Protocol):
         id: bytes,
         now: float,
         extras: JobExtras | None = None,
+        number: Callable[[], str] | None = None,
     ) -> None:
-        """Send an operation. It is sent again on every new connection until the response has come."""
+        """Send an operation. It is sent again on every new connection until the response has come. `number`: returns
+        the field `request_id` of each copy."""
         raise AssertionError("this dialect has no operations")
 
     def flush(self, now: float) -> None:

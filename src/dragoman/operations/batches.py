@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from hashlib import blake2b
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
@@ -16,12 +18,14 @@ from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.model import JobId, Payload
 from dragoman.core.options import JobOptions
 from dragoman.core.packed_jobs import NO_ID, unpack_jobs
+from dragoman.core.remembered import FREE, Repeated, RequestId
 from dragoman.core.rights import Principal
 from dragoman.operations.group_schemas import MOST_JOBS, BatchJob, EnqueueManyRequest
 from dragoman.operations.job_options import extras_of, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.placement import Placement, batch_shard
 from dragoman.operations.predecessors import check_input, check_job, check_links, find_group, missing
+from dragoman.operations.repeated_requests import find_repeated, request_id_of
 from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.validation import explain
 from dragoman.operations.visibility import sees_job
@@ -38,6 +42,9 @@ OPTIONS: Final = (
     "retry_jitter",
 )
 EXTRAS: Final = ("tenant", "parent", "traceparent")
+OTHER_JOBS: Final = (
+    "a batch with these ids, or this request_id, was accepted before, with other jobs; new jobs need new ids"
+)
 _decoder: Final = msgspec.json.Decoder(BatchJob)
 _NO_FIELDS: Final = BatchJob()
 
@@ -48,12 +55,14 @@ class BatchReader:
     def __init__(
         self,
         request: EnqueueManyRequest,
+        payload: Payload,
         broker: Broker,
         principal: Principal,
         now: float,
         ahead: Callable[[], float],
         placement: Placement | None = None,
     ) -> None:
+        """Read the ids. Raises OperationError."""
         self._request = request
         self._broker = broker
         self._principal = principal
@@ -68,25 +77,69 @@ class BatchReader:
         self.foreign: dict[tuple[JobId, JobInput], int] = {}  # predecessors in other shards, and the first job of each
         self._common_extras: JobExtras | None = None  # of jobs without fields of their own
         self.group: JobId | None = None  # of all jobs
-
-    def read(self, payload: Payload) -> list[NewJob]:
-        """Return the jobs. Raises OperationError."""
-        request = self._request
-        forms = self._forms(payload)
-        if not forms:
+        self.asked = request_id_of(request.request_id)  # None: a repetition would make the jobs again
+        self.found: Repeated | None = None  # what is remembered of the request: it was accepted before
+        self._forms = self._read_forms(payload)
+        if not self._forms:
             raise OperationError("invalid", "the batch has no jobs; at least one is needed")
-        self._check_size(forms)
-        new_id = self._broker.entropy.job_id
-        if self._placement is not None:
-            self._home = self._shard(self._placement, forms)
-            new_id = partial(self._placement.id_in, self._home)
+        self._check_size(self._forms)
+        if placement is not None:
+            self._home = self._shard(placement, self._forms)
+        has_ids = request.group_id is not None or all(id != NO_ID for id, _, _ in self._forms)
+        if self.asked is None and has_ids:
+            self.asked = _request_of_ids(request, self._forms)
+        self.mark = "" if self.asked is None else _mark(request, payload)
+        self.look()
+        self._name_jobs()
+
+    def look(self) -> None:
+        """Find out whether the request was accepted before. Raises OperationError, for one with other jobs, too."""
+        asked = self.asked
+        if asked is None:
+            return
+        self.found = find_repeated(self._broker, asked, self._principal.name, max(0, self._home), self._now)
+        mark, _, rest = self.found.answer.partition(" ") if self.found is not None else ("", "", "")
+        if mark and mark != self.mark:
+            raise OperationError("conflict", OTHER_JOBS)
+        if asked.is_free:
+            asked.millisecond = int(rest.partition(" ")[0]) if rest else int((self._now + self._ahead()) * 1000.0)
+
+    def answer(self, names: Sequence[str]) -> str:
+        """Return what is remembered with the request. `names`: ids of the jobs, of which some may be earlier ones with
+        their keys."""
+        assert self.asked is not None
+        others = {index: name for index, name in enumerate(names) if bytes.fromhex(name) != self._ids[index]}
+        return f"{self.mark} {self.asked.millisecond} {json.dumps(others, separators=(',', ':'))}"
+
+    def names(self) -> list[str]:
+        """Return the ids of the jobs of a request that was accepted before."""
+        assert self.found is not None
+        names = [id.hex() for id in self._ids]
+        others = self.found.answer.partition(" ")[2].partition(" ")[2]
+        for index, name in json.loads(others or "{}").items():
+            names[int(index)] = name
+        return names
+
+    def _name_jobs(self) -> None:
+        """Set the ids of the jobs and of their group: those of the client, those that follow from the request, or
+        random ones."""
+        request, forms = self._request, self._forms
         if request.group or request.group_id is not None:
             if any(form.group is not None for _, form, _ in forms):
                 raise OperationError("invalid", "jobs name groups of their own, so the batch cannot be one group, too")
             text = request.group_id
-            self.group = JobId(bytes.fromhex(text)) if text is not None else new_id()
+            self.group = JobId(bytes.fromhex(text)) if text is not None else self._new_id(len(forms))
             self._own.add(self.group)
-        self._ids = [JobId(id) if id != NO_ID else new_id() for id, _, _ in forms]
+        self._ids = [JobId(id) if id != NO_ID else self._new_id(index) for index, (id, _, _) in enumerate(forms)]
+
+    def _new_id(self, index: int) -> JobId:
+        asked = self.asked
+        id = self._broker.entropy.job_id() if asked is None else asked.job_id(self._principal.name, index)
+        return id if self._placement is None else self._placement.in_shard(id, self._home)
+
+    def read(self) -> list[NewJob]:
+        """Return the jobs. Raises OperationError."""
+        forms = self._forms
         self._own.update(self._ids)
         self._own.update(JobId(bytes.fromhex(form.group)) for _, form, _ in forms if form.group is not None)
         if len(set(self._ids)) < len(self._ids):
@@ -96,6 +149,13 @@ class BatchReader:
         jobs = [self._job(index, form, body, common) for index, (_, form, body) in enumerate(forms)]
         check_links(self._broker, self._links)
         return jobs
+
+    def may_be(self, group: Group) -> bool:
+        """True if these may be the jobs of an earlier group with the same id."""
+        if group.size != len(self._ids):
+            return False
+        given = [id for id, _, _ in self._forms]
+        return all(id == NO_ID or job is None or job.id == id for id, job in zip(given, group.jobs, strict=True))
 
     @property
     def home(self) -> int:
@@ -118,9 +178,10 @@ class BatchReader:
             groups.append(self._request.group_id)
         own = dict.fromkeys(ids + [bytes.fromhex(each) for each in groups])
         named = [bytes.fromhex(each) for _, form, _ in forms for each in form.after if isinstance(each, str)]
-        return batch_shard(placement, list(own), [id for id in named if id not in own])
+        after = [id for id in named if id not in own]
+        return batch_shard(placement, self._principal.name, list(own), after, self.asked)
 
-    def _forms(self, payload: Payload) -> list[tuple[bytes, BatchJob, Payload]]:
+    def _read_forms(self, payload: Payload) -> list[tuple[bytes, BatchJob, Payload]]:
         """Return id, fields and payload of each job."""
         if self._request.jobs and payload:
             raise OperationError("invalid", "the request has jobs in two places; send them as a field or beside it")
@@ -222,9 +283,26 @@ def named(index: int, error: OperationError) -> OperationError:
     return OperationError(error.problem.kind, f"jobs[{index}]: {error.problem.detail}")
 
 
-def repeated_group(request: EnqueueManyRequest, broker: Broker, principal: Principal) -> Group | None:
-    """Return the group of an earlier request with the same id: its response was lost, and it was sent again."""
+def repeated_group(request: EnqueueManyRequest, reader: BatchReader, broker: Broker, owner: str) -> Group | None:
+    """Return the group of an earlier request with the same id, which is not remembered any more. Raises OperationError
+    if it has other jobs."""
     if request.group_id is None:
         return None
     group = broker.job_registry.groups.by_id.get(JobId(bytes.fromhex(request.group_id)))
-    return group if group is not None and group.owner == principal.name else None
+    if group is None or group.owner != owner:
+        return None
+    if not reader.may_be(group):
+        raise OperationError("conflict", OTHER_JOBS)
+    return group
+
+
+def _request_of_ids(request: EnqueueManyRequest, forms: list[tuple[bytes, BatchJob, Payload]]) -> RequestId:
+    """Return the id of a request whose client has chosen the ids of its jobs: it may repeat the request with these."""
+    named = b"".join([id for id, _, _ in forms]) + (request.group_id or "").encode()
+    return RequestId(f"{FREE}batch {blake2b(named, digest_size=16).hexdigest()}")
+
+
+def _mark(request: EnqueueManyRequest, payload: Payload) -> str:
+    """Return a text by which other jobs are noticed. Traces differ between copies of one request."""
+    fields = msgspec.json.encode(msgspec.structs.replace(request, request_id=None, parent=None, traceparent=None))
+    return f"{crc32(payload):x}-{len(payload):x}-{crc32(fields):x}"

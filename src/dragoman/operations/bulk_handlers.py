@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.commits import SETTINGS
 from dragoman.core.model import Job, Payload
 from dragoman.core.rights import ADMINISTER, CALL, Principal
 from dragoman.core.states import ENDED
@@ -26,6 +27,7 @@ from dragoman.operations.job_acts import cancel_job, delete_job, may_end, may_re
 from dragoman.operations.job_filter import JobFilter
 from dragoman.operations.quarantine_groups import may_use, quarantine_view
 from dragoman.operations.quarantine_schemas import RetryGroupRequest, RetryGroupView
+from dragoman.operations.repeated_requests import answer_text, purge_id, request_id_of
 from dragoman.operations.responders import Responder
 from dragoman.operations.retry_handlers import BulkRetry, RetryHandlers
 from dragoman.operations.schemas import EmptyRequest, OperationError, PurgeRequest, PurgeView
@@ -218,7 +220,9 @@ class BulkHandlers(RetryHandlers):
         """Cancel jobs of a service or delete their outcomes. A job whose state has changed before its turn is left
         unchanged."""
         reason = f"purged {signature(responder.owner.principal, 'on request', 'by ')}"
-        id = self.broker.entropy.job_id().hex()
+        principal = responder.owner.principal.name
+        asked = request_id_of(request.request_id)
+        id = self.broker.entropy.job_id().hex() if asked is None else purge_id(principal, asked)
         handle = partial(_purge, self.broker, request.states, reason)
         bulk = BulkAct(id, "purge", "purge", responder.owner, handle, now, service=request.name)
 
@@ -227,13 +231,19 @@ class BulkHandlers(RetryHandlers):
 
         bulk.group = request.name  # the request is recorded as an act of an administrator already
         bulk.look_at(list(self.broker.jobs.values()), matches)
-        self.bulk_acts.start(bulk, partial(self._answer_purge, bulk, responder), now)
+        self.bulk_acts.start(bulk, partial(self._answer_purge, bulk, responder, request), now)
 
-    def _answer_purge(self, bulk: BulkAct, responder: Responder) -> None:
-        if bulk.is_over:
-            responder.answer(PurgeView(name=bulk.service, purged=bulk.done))
-        else:
-            bulk.waiting.append(partial(self._answer_purge, bulk, responder))
+    def _answer_purge(self, bulk: BulkAct, responder: Responder, request: PurgeRequest) -> None:
+        if not bulk.is_over:
+            bulk.waiting.append(partial(self._answer_purge, bulk, responder, request))
+            return
+        view, asked = PurgeView(name=bulk.service, purged=bulk.done), request_id_of(request.request_id)
+        if asked is None or self.placement is not None:  # in a cluster, each broker remembers its part in memory
+            responder.answer(view)
+            return
+        principal, now = responder.owner.principal.name, bulk.ended_at
+        self.broker.job_registry.remembered.accept(asked, principal, 0, now, answer_text(view))
+        self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def _refuse_while_draining(self) -> None:
         if self.broker.dispatch.is_draining:

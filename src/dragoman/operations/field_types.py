@@ -76,8 +76,9 @@ RequestId = Annotated[
         min_length=1,
         max_length=128,
         pattern=NAME,
-        description="Id of this request, for a job with a key. If the request is repeated with the same id, the answer "
-        "is the job that the first one made, whether that still holds the key or not.",
+        description="Id of this request, chosen by the client. If the request is repeated with the same id, because "
+        "its answer was lost, it is not carried out a second time, and the answer is the first one's. Ids are "
+        "remembered for `request_retention`, 10 minutes.",
     ),
 ]
 Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from dragoman.core.bulk import NewJob, Refusal
@@ -42,12 +43,15 @@ class GroupHandlers(ListHandlers):
     def enqueue_many(self, request: EnqueueManyRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         owner = responder.owner
-        group = repeated_group(request, self.broker, owner.principal)
-        if group is not None:
-            self._answer_batch([each for each in group.jobs if each is not None], group.id, [], responder)
+        reader = BatchReader(request, payload, self.broker, owner.principal, now, self._offset, self.placement)
+        if reader.found is not None:
+            self._answer_batch([], reader, [], responder, reader.names())
             return
-        reader = BatchReader(request, self.broker, owner.principal, now, self._offset, self.placement)
-        orders = reader.read(payload)
+        group = repeated_group(request, reader, self.broker, owner.principal.name)
+        if group is not None:
+            self._answer_batch([each for each in group.jobs if each is not None], reader, [], responder)
+            return
+        orders = reader.read()
         if self.placement is not None and reader.foreign:
             self._pin_batch(self.placement, reader, orders, responder, now)
         elif self.placement is not None and any(each.key is not None for each in orders):
@@ -120,6 +124,10 @@ class GroupHandlers(ListHandlers):
         taken: Mapping[int, str] = NOTHING_TAKEN,
     ) -> None:
         """Accept a batch. `taken`: jobs of other shards that have keys of the batch already, by index."""
+        reader.look()
+        if reader.found is not None:  # a copy of the request was faster
+            self._answer_batch([], reader, [], responder, reader.names())
+            return
         owner = responder.owner
         new = [index for index in range(len(orders)) if index not in taken]
         for index, id in taken.items():
@@ -135,20 +143,28 @@ class GroupHandlers(ListHandlers):
             error = OperationError(ERROR_KINDS[refusal.reason], refusal.text)
             raise error if refusal.index is None else named(new[refusal.index], error) from None
         groups = dict.fromkeys(each.extras.group for each in orders if each.extras is not None)
-        names = dict(taken) | {index: job.id.hex() for index, job in zip(new, jobs, strict=True)}
+        names_by_index = dict(taken) | {index: job.id.hex() for index, job in zip(new, jobs, strict=True)}
+        names = [names_by_index[index] for index in range(len(orders))]
         made = [id for id in groups if id is not None]
-        self._answer_batch(jobs, reader.group, made, responder, [names[index] for index in range(len(orders))])
+        undo = None
+        if reader.asked is not None:
+            remembered, shard = self.broker.job_registry.remembered, max(0, reader.home)
+            row = remembered.accept(reader.asked, owner.principal.name, shard, now, reader.answer(names))
+            undo = partial(remembered.undo, row, reader.asked.number)
+        self._answer_batch(jobs, reader, made, responder, names, undo)
 
     def _answer_batch(
         self,
         jobs: list[Job],
-        group: JobId | None,
+        reader: BatchReader,
         made: list[JobId],
         responder: Responder,
         names: list[str] | None = None,
+        undo: Callable[[], None] | None = None,
     ) -> None:
         """Answer after the commit. `made`: the groups that are new, and dropped if they cannot be stored. `names`: ids
-        of all jobs, if not all are here."""
+        of all jobs, if not all are here. `undo`: called if they cannot be stored."""
+        group = reader.group
 
         def saved(problem: str | None) -> None:
             if problem is None:
@@ -158,14 +174,18 @@ class GroupHandlers(ListHandlers):
             if is_fate_unknown(problem):
                 responder.refuse(ErrorView(kind="partitioned", detail=problem))
                 return
+            if undo is not None:
+                undo()
             groups = self.broker.job_registry.groups
             for id in made:
                 if id in groups.by_id:
                     groups.delete(groups.by_id[id])
-            detail = f"{problem}; none of the {len(jobs)} jobs was enqueued"
+            count = len(jobs) if names is None else len(names)
+            detail = f"{problem}; none of the {count} jobs was enqueued"
             responder.refuse(ErrorView(kind="store unavailable", detail=detail))
 
-        self._store_access.when_saved(saved, self._shards(*[job.id for job in jobs], *made), is_answer=True)
+        shards = dict.fromkeys([*self._shards(*[job.id for job in jobs], *made), max(0, reader.home)])
+        self._store_access.when_saved(saved, tuple(shards), is_answer=True)
 
     def group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
         group = self.targets.group(request.id)

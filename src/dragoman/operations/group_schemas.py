@@ -25,6 +25,7 @@ from dragoman.operations.schemas import (
     OutcomeName,
     Parent,
     Priority,
+    RequestId,
     RetryDelay,
     RetryMaxDelay,
     ServiceName,
@@ -103,6 +104,7 @@ class EnqueueManyRequest(OperationRequest):
     jobs: Annotated[
         tuple[BatchJob, ...], Meta(max_length=MOST_JOBS, description="The jobs, if they are not beside the request.")
     ] = ()
+    request_id: RequestId | None = None
 
 
 class EnqueueManyView(View):

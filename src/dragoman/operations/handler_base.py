@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from dragoman.core.broker import Broker
@@ -15,8 +16,17 @@ from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_list import JobList
 from dragoman.operations.operation import Operation
 from dragoman.operations.placement import Placement
+from dragoman.operations.repeated_requests import answer_text, request_id_of
 from dragoman.operations.responders import PendingRequest, Responder
-from dragoman.operations.schemas import Durability, ErrorKind, ErrorView, OperationError, View
+from dragoman.operations.schemas import (
+    Durability,
+    ErrorKind,
+    ErrorView,
+    JobAct,
+    OperationError,
+    ScheduleAct,
+    View,
+)
 from dragoman.operations.service_views import OtherBrokers
 from dragoman.operations.targets import LOADING
 
@@ -95,13 +105,33 @@ class HandlerBase(DashboardHandlers):
         """Return the shards of jobs and groups."""
         return tuple({self.broker.job_registry.pending_commits.shard(id): None for id in ids})
 
-    def _answer_when_saved(self, responder: Responder, view: Callable[[], View], shards: Collection[int]) -> None:
-        """Answer when everything decided so far in these shards is committed."""
+    def _answer_act(
+        self, request: JobAct | ScheduleAct, view: View, responder: Responder, shards: Sequence[int], now: float
+    ) -> None:
+        """Answer an act that is carried out once. Its answer is remembered in the first shard, in the same commit."""
+        asked, remembered = request_id_of(request.request_id), self.broker.job_registry.remembered
+        if asked is None:
+            self._answer_when_saved(responder, lambda: view, shards)
+            return
+        row = remembered.accept(asked, responder.owner.principal.name, shards[0], now, answer_text(view))
+        undo = partial(remembered.undo, row, asked.number)
+        self._answer_when_saved(responder, lambda: view, shards, undo)
+
+    def _answer_when_saved(
+        self,
+        responder: Responder,
+        view: Callable[[], View],
+        shards: Collection[int],
+        undo: Callable[[], None] | None = None,
+    ) -> None:
+        """Answer when everything decided so far in these shards is committed. `undo`: called if it cannot be."""
 
         def saved(problem: str | None) -> None:
             if problem is None:
                 responder.answer(view())
             else:
+                if undo is not None:
+                    undo()
                 kind: ErrorKind = "partitioned" if is_fate_unknown(problem) else "store unavailable"
                 responder.refuse(ErrorView(kind=kind, detail=problem))
 

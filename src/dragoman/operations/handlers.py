@@ -35,10 +35,18 @@ from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options
 from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.metric_sources import MetricSources
+from dragoman.operations.operation import Operation
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.placement import check_shared
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
+from dragoman.operations.repeated_requests import (
+    ACTS,
+    find_repeated,
+    purge_id,
+    remembered_view,
+    request_id_of,
+)
 from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
 from dragoman.operations.scheduler import Scheduler, ScheduleState
@@ -48,6 +56,7 @@ from dragoman.operations.schemas import (
     EmptyRequest,
     ErrorView,
     HealthView,
+    JobAct,
     JobRef,
     JobView,
     OperationError,
@@ -58,7 +67,7 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.seen_links import with_seen_links
-from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT
+from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, PURGE, RESULT
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
 from dragoman.operations.visibility import reads_job, sees_service, signature
@@ -126,6 +135,9 @@ class OperationHandlers(EnqueueHandlers):
             rights = responder.owner.principal.rights
             # `enqueue` is frequent. For a principal that may call the service, there is no more to check.
             if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
+                if row in ACTS and request.request_id is not None:
+                    if self._answer_again(row, request, responder, now):
+                        return None
                 act = self.permissions.check(row, request, responder)
             if self.placement is not None:
                 check_shared(self.placement, row)
@@ -136,6 +148,26 @@ class OperationHandlers(EnqueueHandlers):
         if act is not None:
             self.permissions.record(row, act, responder)
         return pending
+
+    def _answer_again(self, row: Operation[Any, Any], request: Any, responder: Responder, now: float) -> bool:
+        """Answer a request that was carried out before, as the first time. False: it is new. Raises OperationError."""
+        asked, principal = request_id_of(request.request_id), responder.owner.principal.name
+        assert asked is not None
+        if row is PURGE:
+            bulk = self.bulk_acts.find(purge_id(principal, asked))
+            if bulk is not None:
+                if bulk.is_over and not bulk.waiting:
+                    self._answer_purge(bulk, responder, request)
+                else:
+                    bulk.waiting.append(partial(self._answer_purge, bulk, responder, request))
+                return True
+        shards = self._shards(bytes.fromhex(request.id)) if isinstance(request, JobAct) else SETTINGS
+        found = find_repeated(self.broker, asked, principal, shards[0], now)
+        if found is None:
+            return False
+        view = remembered_view(row, found)
+        self._answer_when_saved(responder, lambda: view, shards)
+        return True
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
@@ -181,31 +213,34 @@ class OperationHandlers(EnqueueHandlers):
         record_response(job, responder, CANCEL.status, 0, now)
         self._answer_when_saved(responder, partial(self._job_view, job, responder), self._shards(job.id))
 
-    def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
+    def retry(self, request: JobAct, payload: Payload, responder: Responder, now: float) -> None:
         """Retry a quarantined job. A client that repeats the request gets the job that the first one created."""
         job = self.targets.job(request.id)
         if job.quarantined and self.is_loading:
             raise OperationError("loading", LOADING)  # an earlier retry of it may be among them
-        self._retry(job, responder, now)
+        self._retry(job, request, responder, now)
 
-    def delete(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
+    def delete(self, request: JobAct, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         view = self._job_view(job, responder)
         if job.state is ENDED and not job.is_told:  # its outcome is being stored
-            self._store_access.when_saved(partial(self._delete_stored, job, view, responder), self._shards(job.id))
+            stored = partial(self._delete_stored, job, view, request, responder, now)
+            self._store_access.when_saved(stored, self._shards(job.id))
             return
-        self._delete_now(job, view, responder)
+        self._delete_now(job, view, request, responder, now)
 
-    def _delete_stored(self, job: Job, view: JobView, responder: Responder, problem: str | None) -> None:
+    def _delete_stored(
+        self, job: Job, view: JobView, request: JobAct, responder: Responder, now: float, problem: str | None
+    ) -> None:
         if job.is_archived:
-            self._delete_now(job, view, responder)
+            self._delete_now(job, view, request, responder, now)
         else:  # its outcome is not kept, and it is gone
-            responder.answer(view)
+            self._answer_act(request, view, responder, self._shards(job.id), now)
 
-    def _delete_now(self, job: Job, view: JobView, responder: Responder) -> None:
+    def _delete_now(self, job: Job, view: JobView, request: JobAct, responder: Responder, now: float) -> None:
         shards = self._shards(job.id)
         delete_job(self.broker, job)
-        self._answer_when_saved(responder, lambda: view, shards)
+        self._answer_act(request, view, responder, shards, now)
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._service_view(self.targets.service(request.name), now))
@@ -269,7 +304,7 @@ class OperationHandlers(EnqueueHandlers):
                 view = job_view(effect.job, self._offset())
                 if self.placement is not None:
                     view.durability = self.durability()
-                self._finish(pending, now).answer(view)
+                self._answer_asked(pending, view, b"", None, now)
         elif isinstance(effect, DeliverOutcome):
             pending = effect.caller
             assert isinstance(pending, PendingRequest)
@@ -282,7 +317,7 @@ class OperationHandlers(EnqueueHandlers):
             else:
                 record_response(job, pending.responder, status_of(effect.outcome), len(effect.result), now)
                 view = self._job_view(job, pending)
-                self._finish(pending, now).answer(view, effect.result, effect.failure)
+                self._answer_asked(pending, view, effect.result, effect.failure, now)
         elif isinstance(effect, GroupCompleted):
             pending = effect.caller
             assert isinstance(pending, PendingRequest)
@@ -319,7 +354,7 @@ class OperationHandlers(EnqueueHandlers):
         self._end_waits(now, now)
         self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
-        due = min(due, self.bulk_acts.step(now), self._sweep_keys(now))
+        due = min(due, self.bulk_acts.step(now), self._sweep_keys(now), self._sweep_requests(now))
         self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
@@ -330,6 +365,11 @@ class OperationHandlers(EnqueueHandlers):
         self.scheduler.load(notes, now, now + self._offset())
         self._wake()
         self._request_tick()
+
+    def _sweep_requests(self, now: float) -> float:
+        """Forget clients that have been silent for long. Returns the time of the next call."""
+        remembered = self.broker.job_registry.remembered
+        return remembered.sweep(now) if remembered else inf
 
     def _wake(self) -> None:
         """Let the next iteration look for what is due."""

@@ -32,15 +32,13 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
 
 def extras_of(request: EnqueueRequest) -> JobExtras | None:
     """Return the extras of a job; None if the request has none. Raises OperationError for a field that needs a key."""
-    if request.key is None:
-        for name, value in (("unique", request.unique != "kept"), ("request_id", request.request_id is not None)):
-            if value:
-                raise OperationError("invalid", f"{name} is about the key of a job, and this one has none: give a key")
-    parent, tenant, made_by = request.parent, tenant_of(request), request.request_id
-    if parent is None and request.traceparent is None and not tenant and made_by is None:
+    if request.key is None and request.unique != "kept":
+        raise OperationError("invalid", "unique is about the key of a job, and this one has none: give a key")
+    parent, tenant = request.parent, tenant_of(request)
+    if parent is None and request.traceparent is None and not tenant:
         return None
     id = JobId(bytes.fromhex(parent)) if parent is not None else None
-    return given_extras(id, request.traceparent, tenant, made_by or "")
+    return given_extras(id, request.traceparent, tenant)
 
 
 def tenant_of(request: EnqueueRequest | ScheduleRequest) -> str:

@@ -10,7 +10,7 @@ from dragoman.core.model import Job
 from dragoman.core.states import ENDED, Unique
 from dragoman.operations.validation import duration
 
-AUTOMATIC: Final = ("auto-", "cron/")  # start of keys that a client or a schedule has made
+AUTOMATIC: Final = "cron/"  # start of keys that a schedule has made
 HELD: Final = {
     Unique.WAITING: "until it starts",
     Unique.UNFINISHED: "until it ends",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dragoman.core.job_keys import Place
 from dragoman.core.model import JobId
+from dragoman.core.remembered import RequestId
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import OperationError
 
@@ -56,11 +57,15 @@ class ReservedKeys(Protocol):
 class Placement(Protocol):
     """Chooses shards. A text instead of an answer is the reason why this broker cannot serve the request."""
 
-    def job_id(self, owner: str, service: str, key: str | None, after: Sequence[bytes]) -> JobId | str: ...
+    def job_id(
+        self, owner: str, service: str, key: str | None, after: Sequence[bytes], asked: RequestId | None
+    ) -> JobId | str: ...
 
     def run_id(self) -> JobId | None: ...
 
     def id_in(self, shard: int) -> JobId: ...
+
+    def in_shard(self, id: JobId, shard: int) -> JobId: ...
 
     def shard_of(self, id: bytes) -> int: ...
 
@@ -83,7 +88,9 @@ class Placement(Protocol):
     @property
     def keys(self) -> ReservedKeys: ...
 
-    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes]) -> int | str: ...
+    def batch_shard(
+        self, owner: str, ids: Sequence[bytes], after: Sequence[bytes], asked: RequestId | None
+    ) -> int | str: ...
 
     def elsewhere(self, shard: int) -> str | None: ...
 
@@ -94,9 +101,16 @@ class Placement(Protocol):
     def problem_of(self, id: bytes) -> str | None: ...
 
 
-def placed_id(placement: Placement, owner: str, service: str, key: str | None, after: Sequence[str]) -> JobId:
+def placed_id(
+    placement: Placement,
+    owner: str,
+    service: str,
+    key: str | None,
+    after: Sequence[str],
+    asked: RequestId | None,
+) -> JobId:
     """Return the id of a new background job. Raises OperationError if another broker must take it."""
-    placed = placement.job_id(owner, service, key, [bytes.fromhex(each) for each in after])
+    placed = placement.job_id(owner, service, key, [bytes.fromhex(each) for each in after], asked)
     if isinstance(placed, str):
         raise OperationError("partitioned", placed)
     return placed
@@ -109,9 +123,11 @@ def check_shared(placement: Placement, row: Operation[Any, Any]) -> None:
         raise OperationError("partitioned", reason)
 
 
-def batch_shard(placement: Placement, ids: Sequence[bytes], after: Sequence[bytes]) -> int:
+def batch_shard(
+    placement: Placement, owner: str, ids: Sequence[bytes], after: Sequence[bytes], asked: RequestId | None
+) -> int:
     """Return the shard of a batch. Raises OperationError if another broker must take it, or none can."""
-    shard = placement.batch_shard(ids, after)
+    shard = placement.batch_shard(owner, ids, after, asked)
     if isinstance(shard, str):
         raise OperationError("partitioned", shard)
     reason = placement.elsewhere(shard)

@@ -58,7 +58,7 @@ class JsonResponder(Protocol):
 class PendingRequest(Caller):
     """A request that waits until a job is accepted or has ended, or until a group is complete."""
 
-    __slots__ = ("alarm", "alarm_number", "due", "group", "responder")
+    __slots__ = ("alarm", "alarm_number", "due", "group", "remembered_in", "responder")
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient, responder.owner)
@@ -66,6 +66,7 @@ class PendingRequest(Caller):
         self.responder: Responder | None = responder  # None: answered, or the client disconnected
         self.due = due  # time until which it waits for an outcome; inf: waits for acceptance
         self.group: Group | None = None  # it waits until this group is complete
+        self.remembered_in = -1  # shard that must store first that it has joined an earlier job; -1: none
         self.alarm = inf
         self.alarm_number = 0
 

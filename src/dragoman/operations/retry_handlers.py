@@ -18,7 +18,7 @@ from dragoman.operations.job_acts import check_retry, retry_job
 from dragoman.operations.recorded_requests import record_request, record_response
 from dragoman.operations.reserved_keys import KeyItem, Reserving
 from dragoman.operations.responders import OwnResponder, Responder
-from dragoman.operations.schemas import ErrorView, JobView, OperationError
+from dragoman.operations.schemas import ErrorView, JobAct, JobView, OperationError
 from dragoman.operations.table import RETRY
 from dragoman.operations.targets import Targets
 
@@ -30,21 +30,24 @@ class RetryHandlers(HandlerBase):
 
     targets: Targets
 
-    def _retry(self, job: Job, responder: Responder, now: float) -> None:
+    def _retry(self, job: Job, request: JobAct, responder: Responder, now: float) -> None:
         """Retry a job for a request. One that repeats it gets the job that the first one created."""
         again = self.targets.retried(job)
         if again is None and self.needs_key(job):
-            self._retry_with_key(job, partial(self._answer_retry, job, responder), now)
+            self._retry_with_key(job, partial(self._answer_retry, job, request, responder), now)
         else:
-            self._answer_retry(job, responder, again or retry_job(self.broker, job, now), now)
+            self._answer_retry(job, request, responder, again or retry_job(self.broker, job, now), now)
 
-    def _answer_retry(self, job: Job, responder: Responder, again: Job | ErrorView, now: float) -> None:
+    def _answer_retry(
+        self, job: Job, request: JobAct, responder: Responder, again: Job | ErrorView, now: float
+    ) -> None:
         if isinstance(again, ErrorView):
             responder.refuse(again)
             return
         record_request(again, RETRY, responder, 0, now)
         record_response(again, responder, RETRY.status, 0, now)
-        self._answer_when_saved(responder, partial(self._job_view, again, responder), self._shards(job.id, again.id))
+        shards = self._shards(job.id, again.id)
+        self._answer_act(request, self._job_view(again, responder), responder, shards, now)
 
     def _job_view(self, job: Job, reader: Responder) -> JobView:
         raise NotImplementedError

@@ -17,7 +17,14 @@ from dragoman.operations.job_options import tenant_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.responders import Responder
 from dragoman.operations.scheduler import Scheduler
-from dragoman.operations.schemas import EmptyRequest, OperationError, ScheduleRef, ScheduleRequest, SchedulesView
+from dragoman.operations.schemas import (
+    EmptyRequest,
+    OperationError,
+    ScheduleAct,
+    ScheduleRef,
+    ScheduleRequest,
+    SchedulesView,
+)
 from dragoman.operations.visibility import sees_schedule
 
 
@@ -49,10 +56,10 @@ class ScheduleHandlers(BulkHandlers):
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.scheduler.get(request.name))
 
-    def delete_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def delete_schedule(self, request: ScheduleAct, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.get(request.name)
         self.scheduler.remove(request.name)
-        self._answer_when_saved(responder, lambda: view, SETTINGS)
+        self._answer_act(request, view, responder, SETTINGS, now)
 
     def pause_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.pause(request.name, now, now + self._offset())
@@ -62,6 +69,6 @@ class ScheduleHandlers(BulkHandlers):
         view = self.scheduler.resume(request.name, now, now + self._offset())
         self._answer_when_saved(responder, lambda: view, SETTINGS)
 
-    def run_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def run_schedule(self, request: ScheduleAct, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.run_now(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view, SETTINGS)
+        self._answer_act(request, view, responder, SETTINGS, now)

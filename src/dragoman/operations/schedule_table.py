@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.operations.operation import Operation
-from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, SchedulesView, ScheduleView
+from dragoman.operations.schemas import (
+    EmptyRequest,
+    ScheduleAct,
+    ScheduleRef,
+    ScheduleRequest,
+    SchedulesView,
+    ScheduleView,
+)
 
 SCHEDULES: Final = Operation(
     name="schedules",
@@ -51,7 +58,7 @@ SET_SCHEDULE: Final = Operation(
 )
 DELETE_SCHEDULE: Final = Operation(
     name="delete schedule",
-    request=ScheduleRef,
+    request=ScheduleAct,
     view=ScheduleView,
     summary="Delete a schedule. Jobs that it has already enqueued are not affected.",
     right="call",
@@ -94,7 +101,7 @@ RESUME_SCHEDULE: Final = Operation(
 
 RUN_SCHEDULE: Final = Operation(
     name="run schedule",
-    request=ScheduleRef,
+    request=ScheduleAct,
     view=ScheduleView,
     summary="Enqueue the job of a schedule now, paused or not. The scheduled runs stay as they are. `last_job` of the "
     "view is the new job. If the last job has not ended, it is a conflict, unless the schedule has `overlap`.",

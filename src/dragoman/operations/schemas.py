@@ -91,6 +91,12 @@ class JobRef(OperationRequest):
     id: JobIdText
 
 
+class JobAct(JobRef):
+    """An act on a job that is carried out once, however often its request is repeated."""
+
+    request_id: RequestId | None = None
+
+
 class ResultRequest(OperationRequest):
     """The id of a job, and the seconds to wait for its outcome."""
 
@@ -245,6 +251,7 @@ class PurgeRequest(OperationRequest):
         tuple[Literal["waiting", "delayed", "dependent", "ended"], ...],
         Meta(description="States of the jobs to purge."),
     ] = ("waiting", "delayed", "dependent")
+    request_id: RequestId | None = None
 
 
 class PurgeView(View):
@@ -378,6 +385,12 @@ class ScheduleRequest(OperationRequest):
 
 class ScheduleRef(OperationRequest):
     name: ScheduleName
+
+
+class ScheduleAct(ScheduleRef):
+    """An act on a schedule that is carried out once, however often its request is repeated."""
+
+    request_id: RequestId | None = None
 
 
 class ScheduleView(View):

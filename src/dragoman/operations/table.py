@@ -50,6 +50,7 @@ from dragoman.operations.schemas import (
     EmptyRequest,
     EnqueueRequest,
     HealthView,
+    JobAct,
     JobRef,
     JobView,
     PauseRequest,
@@ -137,7 +138,7 @@ RESULT: Final = Operation(
 )
 RETRY: Final = Operation(
     name="retry",
-    request=JobRef,
+    request=JobAct,
     view=JobView,
     summary="Retry a job in quarantine: a new job is created with its payload, and the old one leaves the quarantine. "
     "`retry_of` of the new job and `retried_as` of the old one link the two.",
@@ -154,7 +155,7 @@ RETRY: Final = Operation(
 )
 DELETE: Final = Operation(
     name="delete",
-    request=JobRef,
+    request=JobAct,
     view=JobView,
     summary="Delete an ended job with its outcome, in quarantine or not. Its key is free then.",
     right="call",

@@ -170,7 +170,8 @@ class ClientConnection:
         if operation is None:
             self.side.submit(job, job.submit_options, job.payload, job.job_id, now, job.extras)
         else:
-            self.side.ask(job, operation.text, operation.form, job.payload, job.job_id, now, job.extras)
+            number = None if operation.number is None else operation.number.text
+            self.side.ask(job, operation.text, operation.form, job.payload, job.job_id, now, job.extras, number)
 
     def flush(self, now: float) -> None:
         """Send everything queued so far."""

@@ -33,7 +33,7 @@ from dragoman.sdk.errors import (
     PayloadTooLarge,
     error_from,
 )
-from dragoman.sdk.ids import new_key, new_session
+from dragoman.sdk.ids import new_request, new_session
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.tracing import traced, tracing
 
@@ -79,18 +79,23 @@ def perform(
     import msgspec
 
     _refuse_nan(request)
-    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout, extras)
+    number = new_request() if getattr(request, "request_id", "") is None else None
+    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout, extras, number)
     deadline = monotonic() + (LOADING_TIMEOUT if timeout is None else timeout)
-    while True:
-        try:
-            answer: OperationAnswer = yield operation
-            return answer
-        except OperationError as error:
-            if error.kind != "loading":
-                raise error_of(row, error) from None
-            if monotonic() >= deadline:
-                raise BrokerUnavailable(error.detail) from None
-        yield LOADING_DELAY
+    try:
+        while True:
+            try:
+                answer: OperationAnswer = yield operation
+                return answer
+            except OperationError as error:
+                if error.kind != "loading":
+                    raise error_of(row, error) from None
+                if monotonic() >= deadline:
+                    raise BrokerUnavailable(error.detail) from None
+            yield LOADING_DELAY
+    finally:
+        if number is not None:
+            number.end()
 
 
 def read_view(kind: type[T], view: bytes) -> T:
@@ -148,13 +153,8 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
     """Enqueue a background job. Returns its id."""
     from dragoman.operations.table import ENQUEUE
 
-    # A repeated request must not create a second job.
-    if request.key is not None and request.unique != "kept":
-        request.request_id = new_key()
-    elif request.key is None:
-        if request.unique != "kept":
-            raise ValueError(f"unique={request.unique!r} is about the key of a job, and this one has none: give a key")
-        request.key = new_key()
+    if request.key is None and request.unique != "kept":
+        raise ValueError(f"unique={request.unique!r} is about the key of a job, and this one has none: give a key")
     extras = _extras_beside(request)
     if tracing.tracer is None or request.traceparent is not None:
         job = yield from view(ENQUEUE, request, payload, extras)

@@ -380,20 +380,20 @@ class ClientOperations(Performer, Generic[Result]):
         `retry_of` of the new job and `retried_as` of the old one link the two. Returns the id of the new job. Raises
         JobRefused if the job is not in quarantine.
         """
-        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.schemas import JobAct
         from dragoman.operations.table import RETRY
 
-        return self.operation(RETRY, JobRef(id=id)).id
+        return self.operation(RETRY, JobAct(id=id)).id
 
     def delete(self, id: str) -> str:
         """Delete an ended job with its outcome, in quarantine or not.
 
         Its key is free then.
         """
-        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.schemas import JobAct
         from dragoman.operations.table import DELETE
 
-        return self.operation(DELETE, JobRef(id=id)).id
+        return self.operation(DELETE, JobAct(id=id)).id
 
     def why(self, id: str) -> str:
         """Explain in one sentence why a job is not running, or how it ended.
@@ -929,10 +929,10 @@ class ClientOperations(Performer, Generic[Result]):
 
         Jobs that it has already enqueued are not affected.
         """
-        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.schemas import ScheduleAct
         from dragoman.operations.table import DELETE_SCHEDULE
 
-        return self.operation(DELETE_SCHEDULE, ScheduleRef(name=name))
+        return self.operation(DELETE_SCHEDULE, ScheduleAct(name=name))
 
     def pause_schedule(self, name: str) -> ScheduleView:
         """Pause a schedule: it enqueues no jobs until it is resumed."""
@@ -954,10 +954,10 @@ class ClientOperations(Performer, Generic[Result]):
         The scheduled runs stay as they are. `last_job` of the view is the new job. If the last job has not ended, it is
         a conflict, unless the schedule has `overlap`.
         """
-        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.schemas import ScheduleAct
         from dragoman.operations.table import RUN_SCHEDULE
 
-        return self.operation(RUN_SCHEDULE, ScheduleRef(name=name))
+        return self.operation(RUN_SCHEDULE, ScheduleAct(name=name))
 
     def reload_access(self) -> AccessView:
         """Read the access folder again.

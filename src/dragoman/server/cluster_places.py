@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from dragoman.cluster.placement import common_shard, named_shard
+from dragoman.cluster.placement import common_shard, named_shard, shard_of_request
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.shard_bytes import shard_in
 from dragoman.core.model import Job, JobId, Payload, WorkerId
@@ -21,6 +21,7 @@ from dragoman.operations.group_schemas import MOST_JOBS, EnqueueManyRequest
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.operation import Operation
+from dragoman.operations.repeated_requests import request_id_of
 from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.service_views import CLUSTER
 
@@ -105,7 +106,7 @@ class Places:
             case "key owner":
                 return self._of_key(request, principal)
             case "batch owner":
-                return self._of_batch(request, payload)
+                return self._of_batch(request, payload, principal)
             case "shard 0":
                 return Place("shard", SHARD_OF_NOTES) if self.shards.count else HERE
             case "schedule":
@@ -161,7 +162,8 @@ class Places:
             owner = request.owner or principal
             return Place("shard", shard_of_key(owner, request.service, request.key, self.shards.count))
         after = [bytes.fromhex(each) for each in request.after]
-        shard = named_shard(principal, request.service, request.key, after, self.shards.count)
+        asked = request_id_of(request.request_id)
+        shard = named_shard(principal, request.service, request.key, after, asked, self.shards.count)
         return self._of_any() if shard is None else Place("shard", shard)
 
     def _of_predecessor(self, id: str) -> Place:
@@ -169,7 +171,7 @@ class Places:
         is_group = JobId(bytes.fromhex(id)) in self._broker.job_registry.groups.by_id
         return self._of_id(id, is_group)
 
-    def _of_batch(self, request: EnqueueManyRequest, payload: Payload) -> Place:
+    def _of_batch(self, request: EnqueueManyRequest, payload: Payload, principal: str) -> Place:
         if not self.shards.count:
             return HERE
         ids = [] if request.group_id is None else [bytes.fromhex(request.group_id)]
@@ -182,6 +184,9 @@ class Places:
         shard = common_shard(ids or before, self.shards.count)
         if ids and shard is None:
             raise OperationError("invalid", ONE_SHARD)
+        asked = request_id_of(request.request_id)
+        if shard is None and asked is not None:
+            shard = shard_of_request(principal, asked, self.shards.count)
         return self._of_any() if shard is None else Place("shard", shard)
 
     def _of_any(self) -> Place:

@@ -2,7 +2,7 @@
 
 `cluster_places.py` decides where. An operation for the owner of a shard waits a moment if the owner is not known, or
 if the shard has just moved. One that only reads is asked again if its broker is gone; one that writes is not, unless
-it has a key: it may have been executed.
+it has a key or a request id: it may have been executed.
 """
 
 from __future__ import annotations
@@ -309,7 +309,8 @@ class ClusterRouter(TimedRecipient):
             self._forward(work, Place("search"), now)
 
     def _not_answered(self, work: Forwarded, broker: str, ending: Ending, now: float) -> None:
-        is_repeated = not work.row.writes or (work.row is ENQUEUE and work.request.key is not None)
+        is_repeated = not work.row.writes or getattr(work.request, "request_id", None) is not None
+        is_repeated = is_repeated or (work.row is ENQUEUE and work.request.key is not None)
         assert work.place is not None
         reason = f"broker {broker} " + ("is gone" if ending is Ending.LOST else "has not answered in time")
         if work.place.kind == "search" and work.open:

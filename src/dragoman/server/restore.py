@@ -55,6 +55,7 @@ class Restore:
         notes = self._store.notes()
         restore_pauses(broker, notes, offset)
         broker.job_registry.groups.restore(notes)
+        broker.job_registry.remembered.restore(notes, now)
         if self._store.last_number > 0:
             begin_loading(broker)
             broker.limiter.began = now  # its rates may have allowed a start a moment ago

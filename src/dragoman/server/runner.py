@@ -19,7 +19,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.store_entries import CollectInput, DeleteJob, StoreEntry, StoreJob, StoreValue
+from dragoman.core.store_entries import CollectInput, DeleteJob, StoreEntry, StoreJob, StoreRow, StoreValue
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import LATE, Connections
@@ -177,6 +177,8 @@ class Runner:
                         self._publisher.publish(effect.event, now)
                     elif type(effect) is CollectInput:
                         self.store_access.collect_input(effect.job)
+                    elif type(effect) is StoreRow:
+                        entries.append(effect.entry())
                     else:
                         assert isinstance(effect, (StoreJob, StoreValue, DeleteJob))
                         entries.append(effect)

@@ -28,6 +28,11 @@ class Commit:
         self.statuses.pop(number, None)
         self.erased[number] = None
 
+    def forget(self, keys: list[str]) -> None:
+        """Leave these values as they are in the store."""
+        for key in keys:
+            self.notes.pop(key, None)
+
     def merge(self, later: Commit) -> None:
         """Merge a later commit into this one, without its new jobs: those are refused."""
         self.heads |= later.heads

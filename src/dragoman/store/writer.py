@@ -18,6 +18,7 @@ import apsw
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Payload
+from dragoman.core.remembered import CLIENT
 from dragoman.core.restore import StoredJob
 from dragoman.store import statements
 from dragoman.store.ballast import Ballast
@@ -242,6 +243,9 @@ class Writer:
             if self._unchecked_bytes >= SIZE_CHECK_BYTES:
                 self._check_size()
         else:
+            for each in entries:
+                if each.jobs:  # they are refused, so it must not be remembered that they were accepted
+                    group.forget([key for key, _ in each.notes if key.startswith(CLIENT)])
             self._backlog.merge(group)
             self._flush_backlog()
         if self._check_files():

@@ -17,6 +17,7 @@ from dragoman.cluster.log_beginnings import PREFIX as BEGINNINGS
 from dragoman.cluster.log_beginnings import missing_beginning
 from dragoman.cluster.store import KEY, WATCH
 from dragoman.core.groups import PREFIX as GROUP
+from dragoman.core.remembered import CLIENT, FORGOTTEN
 from dragoman.core.restore import StoredJob
 from dragoman.server.nats_connection import NatsConnection
 from dragoman.transfer.damage import Damage
@@ -27,7 +28,14 @@ from dragoman.transfer.jobs_file import FileWriter, Progress
 from dragoman.transfer.open_logs import Members, OpenLog, listen, read_layout
 from dragoman.transfer.salvage import NO_PREDECESSOR, damaged_layout, salvage
 
-NOT_EXPORTED: Final = (IMPORT, WATCH, KEY, BEGINNINGS)  # the jobs have their keys, and name those that they wait for
+NOT_EXPORTED: Final = (
+    IMPORT,
+    WATCH,
+    KEY,
+    BEGINNINGS,
+    CLIENT,
+    FORGOTTEN,
+)  # the jobs have their keys, and name those that they wait for; requests are those of one cluster
 ADVICE: Final = "repair the log, or export what can be read with --skip-damaged"
 
 

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from dragoman.cluster.placement import AUTOMATIC_KEY
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.shard_bytes import shard_in
 from dragoman.transfer.errors import TransferError
-from dragoman.transfer.file_index import FileIndex, JobEntry
+from dragoman.transfer.file_index import FileIndex
 
 MOST_NAMED: Final = 10  # jobs in one message
 
@@ -72,7 +71,7 @@ def _families(index: FileIndex, shards: int) -> Iterable[list[bytes]]:
                 parents[root(id)] = root(other)
     keyed: dict[bytes, dict[int, None]] = {}  # shards of the keys that callers have chosen, by root
     for id, entry in index.jobs.items():
-        if entry.key is not None and not entry.key.startswith(AUTOMATIC_KEY):
+        if entry.key is not None:
             keyed.setdefault(root(id), {})[shard_of_key(entry.owner, entry.service, entry.key, shards)] = None
     for id, entry in index.jobs.items():
         for before in entry.after:
@@ -89,16 +88,7 @@ def _families(index: FileIndex, shards: int) -> Iterable[list[bytes]]:
 
 def _shards_of_keys(index: FileIndex, members: list[bytes], shards: int) -> list[int]:
     entries = [index.jobs[id] for id in members if id in index.jobs]
-    return [
-        shard_of_key(entry.owner, entry.service, entry.key, shards)
-        for entry in entries
-        if entry.key is not None and not _is_free(entry, members)
-    ]
-
-
-def _is_free(entry: JobEntry, members: list[bytes]) -> bool:
-    """True if the key does not decide, as in a request: a client made it to repeat its request, with the same links."""
-    return entry.key is not None and entry.key.startswith(AUTOMATIC_KEY) and len(members) > 1
+    return [shard_of_key(entry.owner, entry.service, entry.key, shards) for entry in entries if entry.key is not None]
 
 
 def _shard_of_ids(members: list[bytes], shards: int) -> int:

@@ -101,6 +101,12 @@ def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
     return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
 
 
+def add_field(request: bytes, name: str, text: str) -> bytes:
+    """Return the request of an operation, a JSON object, with one more field. The text has no quotes."""
+    body, field = request.strip(), f'"{name}": "{text}"}}'.encode()
+    return b"{" + field if body in (b"", b"{}") else body[:-1] + b", " + field
+
+
 def write_extras(extras: JobExtras) -> bytes:
     """Return the fields of a request that have the extras of its job."""
     fields = b""

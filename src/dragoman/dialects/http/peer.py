@@ -18,6 +18,7 @@ from dragoman.dialects.http.codec import (
     Problem,
     Request,
     Response,
+    add_field,
     operation_error,
     packed,
     read_problem,
@@ -52,6 +53,7 @@ class ClientSide(sides.ClientSide):
         self._job_ref: Hashable = None  # of the request in progress; None: there is none
         self._operation = ""  # its name, or empty for a call
         self._request: Request = []
+        self._again: Callable[[], Request] | None = None  # writes one more copy of the request, if copies differ
         self._size = 0  # bytes of the request's content
         self._since = inf  # time of the last request or response
         self._heads: dict[SubmitOptions, tuple[bytes, bytes]] = {}
@@ -63,7 +65,7 @@ class ClientSide(sides.ClientSide):
     def opened(self, now: float) -> None:
         self._since = now
         if self._job_ref is not None:  # it was sent on the last connection
-            self._io.send(self._request)
+            self._io.send(self._request if self._again is None else self._again())
 
     def lost(self) -> None:
         pass
@@ -80,6 +82,7 @@ class ClientSide(sides.ClientSide):
         now: float,
         extras: JobExtras | None = None,
     ) -> None:
+        self._again = None
         line, fields = self._heads.get(submit_options) or self._head(submit_options)
         if extras is not None:
             fields += write_extras(extras)
@@ -94,14 +97,21 @@ class ClientSide(sides.ClientSide):
         id: bytes,
         now: float,
         extras: JobExtras | None = None,
+        number: Callable[[], str] | None = None,
     ) -> None:
+        def written() -> Request:
+            numbered = request if number is None else add_field(request, "request_id", number())
+            http_request = self._write_operation(operation, numbered, payload)
+            if extras is not None:
+                http_request[1] = bytes(http_request[1]) + write_extras(extras)
+            return http_request
+
         try:
-            http_request = self._write_operation(operation, request, payload)
+            http_request = written()
         except ValueError as error:
             self._io.operation_failed(job_ref, "invalid", f"{operation}: {error}")
             return
-        if extras is not None:
-            http_request[1] = bytes(http_request[1]) + write_extras(extras)
+        self._again = written if number is not None else None
         self._send(job_ref, operation, http_request, len(payload) or len(request), now)
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
@@ -109,7 +119,7 @@ class ClientSide(sides.ClientSide):
         response = read_response(message)
         self._since = now
         job_ref, self._job_ref = self._job_ref, None
-        self._request = []
+        self._request, self._again = [], None
         if job_ref is not None:
             self._receive_response(job_ref, response)
         if response.is_last:

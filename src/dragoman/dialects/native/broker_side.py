@@ -167,7 +167,7 @@ class NativeBrokerSide(BrokerSide):
             self._io.send(peer, write_error(HELLO, RefusalReason.FORBIDDEN, forbidden))
             self._io.close(peer, forbidden)
         elif is_worker:
-            extras = OF_JOB if hello.extras else ()
+            extras: tuple[str, ...] = OF_JOB if hello.extras else ()
             brought = peer.remote.brought if type(peer.remote) is RemoteWorker else ()
             self._welcome(
                 peer, Role.WORKER, retries=hello.retries, extras=extras, limits=bool(hello.limits), running=brought

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.native.codec import write_ask
-from dragoman.dialects.native.extras import add_extras
+from dragoman.dialects.native.extras import REQUEST_ID, add_extras, add_field
 from dragoman.dialects.native.messages import MOST_TEXT, Welcome
 from dragoman.dialects.sides import JobExtras
 
@@ -15,14 +15,23 @@ from dragoman.dialects.sides import JobExtras
 class PendingOperation:
     """An operation without a response."""
 
-    __slots__ = ("extras", "is_sent", "job_ref", "payload", "request", "text")
+    __slots__ = ("extras", "is_sent", "job_ref", "number", "payload", "request", "text")
 
-    def __init__(self, job_ref: Hashable, text: str, request: bytes, payload: Frame, extras: JobExtras | None) -> None:
+    def __init__(
+        self,
+        job_ref: Hashable,
+        text: str,
+        request: bytes,
+        payload: Frame,
+        extras: JobExtras | None,
+        number: Callable[[], str] | None = None,
+    ) -> None:
         self.job_ref = job_ref  # None: forgotten by its caller, but counted until its response comes
         self.text = text
         self.request = request
         self.payload = payload
         self.extras = extras
+        self.number = number  # returns the field `request_id` of each copy
         self.is_sent = False  # on this connection
 
 
@@ -52,6 +61,8 @@ class ClientOperations:
                 request = operation.request
                 if operation.extras is not None:
                     request = add_extras(request, operation.extras, welcome.extras, MOST_TEXT)
+                if operation.number is not None and REQUEST_ID in welcome.extras:
+                    request = add_field(request, REQUEST_ID, operation.number(), MOST_TEXT)
                 yield write_ask(number, operation.text, request, operation.payload)
 
     def end(self, number: bytes) -> Hashable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -157,8 +157,9 @@ class ClientSide(sides.ClientSide):
         id: bytes,
         now: float,
         extras: JobExtras | None = None,
+        number: Callable[[], str] | None = None,
     ) -> None:
-        """Send an operation. Its number is the end of its id, which is random."""
+        """Send an operation. Its number on the wire is the end of its id, which is random."""
         size = len(payload)
         if len(request) > MOST_TEXT or size > self._max_payload > 0:
             sentence = f"an operation of {size} bytes is over the broker's max_payload {self._max_payload}"
@@ -166,7 +167,7 @@ class ClientSide(sides.ClientSide):
                 sentence = f"a request of {len(request)} bytes of JSON is over the limit of {MOST_TEXT}"
             self._io.operation_failed(job_ref, TOO_LARGE, sentence)
             return
-        self._operations.add(id[-NUMBER:], PendingOperation(job_ref, operation, request, payload, extras))
+        self._operations.add(id[-NUMBER:], PendingOperation(job_ref, operation, request, payload, extras, number))
 
     def is_sent(self, id: bytes) -> bool:
         call = self._calls.get(id)

@@ -16,7 +16,8 @@ from dragoman.dialects.native.messages import NAME, Flag
 PARENT: Final = "parent"
 TRACEPARENT: Final = "traceparent"
 TENANT: Final = "tenant"
-OF_SUBMIT: Final = (PARENT, TRACEPARENT, TENANT)  # those that this broker understands, as in WELCOME
+REQUEST_ID: Final = "request_id"
+OF_SUBMIT: Final = (PARENT, TRACEPARENT, TENANT, REQUEST_ID)  # those that this broker understands, as in WELCOME
 MOST_EXTRAS: Final = 4096  # bytes
 
 
@@ -80,7 +81,16 @@ def submit_with(frames: Sequence[Frame], extras: JobExtras, understood: tuple[st
 def add_extras(request: bytes, extras: JobExtras, understood: tuple[str, ...], most: int) -> bytes:
     """Return the request of an operation, a JSON object, with extras as fields of their own if there is room."""
     written = write_extras(extras, understood)
+    return _joined(request, written, most) if written else request
+
+
+def add_field(request: bytes, name: str, text: str, most: int) -> bytes:
+    """Return the request of an operation with one more field if there is room. The text has no quotes."""
+    return _joined(request, f'{{"{name}": "{text}"}}'.encode(), most)
+
+
+def _joined(request: bytes, written: bytes, most: int) -> bytes:
     body = request.strip()
-    if not written or len(body) + len(written) > most:
+    if len(body) + len(written) > most:
         return request
     return written if body in (b"", b"{}") else body[:-1] + b", " + written[1:]
