@@ -46,8 +46,7 @@ class JobRegistry:
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
         self.remembered = RememberedRequests(policy, self.pending_commits)
-        self.links, self.groups = self.kept.links, self.kept.groups
-        self.with_extras = self.kept.with_extras
+        self.links, self.groups, self.with_extras = self.kept.links, self.kept.groups, self.kept.with_extras
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
@@ -70,8 +69,7 @@ class JobRegistry:
     ) -> Job | None:
         """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `is_submit`: max_rate applies."""
         policy = self._policy
-        size = len(payload)
-        principal = owner.principal
+        size, principal = len(payload), owner.principal
         if (
             (self.is_loading and key is not None)
             or self.present >= policy.max_jobs
@@ -131,9 +129,7 @@ class JobRegistry:
             self.parts.drop(attempt)
         move_job(job, ENDED)
         job.outcome = outcome
-        service = job.service
-        owner = job.owner
-        size = len(job.payload)
+        service, owner, size = job.service, job.owner, len(job.payload)
         service.jobs -= 1
         service.bytes -= size
         owner.jobs -= 1

@@ -44,7 +44,7 @@ class Policy:
     max_links_per_batch: int = 100_000  # a batch is read and accepted in one turn of the loop
     max_groups: int = 100_000
 
-    # R235, L29: clients whose requests are remembered, and free ids of requests; the time for which they are.
+    # R235, R236: clients whose requests are remembered, and free ids of requests; the time for which they are.
     max_remembered_requests: int = 100_000
     request_retention: float = 600.0
 

@@ -179,6 +179,8 @@ async def enqueue(context: AppContext, request: Request) -> Response:
         enqueue_request.traceparent = request.headers.get("traceparent")
     view = await call_operation(context, request, "enqueue", enqueue_request, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
+    if view.state == "ended" and view.outcome is None:  # a repeated request whose job is deleted
+        return json_response(view, 200, headers)
     wait = preferred_wait(request)
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:g}"
@@ -297,7 +299,8 @@ SPECIAL_ROUTES = {
         route_of(ENQUEUE),
         summary=f"{ENQUEUE.summary} The body is a request in JSON or, if the query names the service, the "
         "payload with any content type; the query then has the other fields. With `Prefer: wait=30` the response is "
-        "200 with the outcome, if there is one within 30 seconds, and also if an ended job with the same key exists.",
+        "200 with the outcome, if there is one within 30 seconds, and also if a job with the same key or request id "
+        "has ended; its `outcome` is null if it is deleted.",
         handler=enqueue,
         answers={202: JobView, 200: JobView},
         query=EnqueueQuery,

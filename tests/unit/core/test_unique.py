@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from dragoman.core.effects import DeliverOutcome
-from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Job
 from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob, restore
@@ -140,23 +138,6 @@ def test_latest_job_with_a_key_is_found(broker: CheckedBroker) -> None:
     assert found == jobs[::-1]
 
 
-def test_repeated_request_finds_the_job_that_the_first_one_made(broker: CheckedBroker, caller: Caller) -> None:
-    """R24: a client that lost its connection sends the request again. The job may have started meanwhile."""
-    broker.worker()
-    options, extras = JobOptions(durable=True, waits=True, unique=WAITING), JobExtras(request="r1")
-    first = broker.submit("s", b"x", Caller(), options, 0.0, key="k", extras=extras)
-    assert first is not None
-    broker.save_all()
-    broker.take()
-    assert attempt_of(first).is_sent
-    assert broker.submit("s", b"x", caller, options, 1.0, key="k", extras=extras) is first
-    assert broker.take() == [Acknowledge(caller, first)]
-    other = broker.submit("s", b"x", Caller(), options, 1.0, key="k", extras=JobExtras(request="r2"))
-    assert other is not None
-    assert other is not first
-    assert broker.submit("s", b"x", caller, options, 1.0, key="k", extras=extras) is first
-
-
 # -------------------------------------------------------------------- jobs in quarantine
 
 
@@ -248,9 +229,3 @@ def test_job_that_waited_before_a_restart_holds_its_key_after_it() -> None:
     assert kept.first_with(fresh.owner, fresh.service, "k") is fresh
     started = restore(broker.plain, stored(2, spent=1), 100.0, NOBODY)
     assert kept.first_with(started.owner, started.service, "k") is None
-
-
-def test_request_is_found_after_a_restart() -> None:
-    broker = CheckedBroker()
-    job = restore(broker.plain, stored(1, spent=1, extras=JobExtras(request="r")), 100.0, NOBODY)
-    assert broker.job_registry.kept.first_with(job.owner, job.service, "k", JobExtras(request="r")) is job

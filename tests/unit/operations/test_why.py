@@ -282,7 +282,6 @@ def test_nested_calls_starve_in_many_slots(world: World) -> None:
     ("fields", "more"),
     [
         ({}, ""),
-        ({"key": "auto-1"}, ""),
         ({"key": "order-1"}, "It holds the key 'order-1' while its outcome is kept."),
         ({"key": "k", "unique": "waiting"}, "It holds the key 'k' until it starts."),
         (

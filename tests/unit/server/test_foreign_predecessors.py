@@ -81,9 +81,9 @@ def test_a_request_that_is_repeated_makes_one_job() -> None:
     _, a, b = two()
     one, other = a.enqueue(), b.enqueue()
     for before in ((other,), (one, other)):
-        ids = {node.enqueue(after=before, key="auto-1" + str(before)) for node in (a, b, a)}
+        ids = {node.enqueue(after=before, request_id=f"r {before}"[:99]) for node in (a, b, a)}
         assert len(ids) == 1
-    assert shard_of(b.enqueue(after=(other,), key="auto-2")) == shard_of(other)
+    assert shard_of(b.enqueue(after=(other,), request_id="q")) == shard_of(other)
 
 
 def test_a_job_in_another_shard_of_the_same_broker_counts_when_it_is_committed() -> None:
@@ -375,8 +375,8 @@ def test_a_job_comes_after_one_that_is_not_where_its_id_says() -> None:
     options = JobOptions(durable=True, waits=True)
     b.broker.submit("s", b"x", Caller(b.local, LOCAL_OWNER), options, world.now, id=JobId(id))
     world.run()
-    after = b.enqueue(after=(id.hex(),), key="auto-x")
-    assert b.enqueue(after=(id.hex(),), key="auto-x") == a.enqueue(after=(id.hex(),), key="auto-x") == after
+    after = b.enqueue(after=(id.hex(),), request_id="r")
+    assert b.enqueue(after=(id.hex(),), request_id="r") == a.enqueue(after=(id.hex(),), request_id="r") == after
     assert shard_of(after) == named
     world.freeze("a")
     world.wait_for_owners()

@@ -175,7 +175,7 @@ def test_a_job_is_in_the_shard_of_those_that_it_comes_after() -> None:
     world = shards()
     a, b = world.nodes["a"], world.nodes["b"]
     before = b.enqueue()
-    after = a.enqueue(after=(before,), key="auto-1")
+    after = a.enqueue(after=(before,), request_id="r")
     assert b.job(after).state == "dependent"
 
 

@@ -43,7 +43,7 @@ def test_without_a_key_it_is_the_shard_that_the_id_names() -> None:
 
 def test_a_key_decides() -> None:
     id = id_with(1, 0)
-    for key in ("a", "b", "auto-c"):
+    for key in ("a", "b", "c"):
         chosen = choose_shards(index_of(job_with(id, key=key)), SHARDS)
         assert chosen[id] == shard_of_key("local", "later", key, SHARDS)
 
@@ -52,7 +52,7 @@ def test_a_group_and_a_job_that_waits_for_it_are_together() -> None:
     members = [id_with(number, number) for number in range(1, 4)]
     jobs = [job_with(id, extras=json.dumps({"group": GROUP.hex(), "place": place})) for place, id in enumerate(members)]
     last = id_with(9, 250)
-    waiting = job_with(last, key="auto-x", extras=json.dumps({"after": [GROUP.hex()]}))
+    waiting = job_with(last, extras=json.dumps({"after": [GROUP.hex()]}))
     chosen = choose_shards(index_of(*jobs, waiting, groups=(GROUP,)), SHARDS)
     assert set(chosen) == {GROUP, last, *members}
     assert set(chosen.values()) == {4}
