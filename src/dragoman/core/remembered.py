@@ -51,18 +51,15 @@ Place = tuple[int, str, str]  # shard, principal, client
 class RequestId:
     """The id of a request. `age`: seconds since it was sent first; 0.0: this is the first time."""
 
-    __slots__ = ("age", "client", "millisecond", "number", "oldest")
+    __slots__ = ("age", "client", "is_free", "millisecond", "number", "oldest")
 
     def __init__(self, client: str, number: int = 0, oldest: int = 0, millisecond: int = 0, age: float = 0.0) -> None:
         self.client = client
+        self.is_free = client.startswith(FREE)
         self.number = number
         self.oldest = oldest
         self.millisecond = millisecond  # of the wall clock of the client, when it made the request
         self.age = age
-
-    @property
-    def is_free(self) -> bool:
-        return self.client.startswith(FREE)
 
     @property
     def name(self) -> str:
@@ -112,24 +109,21 @@ class Repeated:
 class ClientRow:
     """The accepted requests of one client, or one free request."""
 
-    __slots__ = ("answers", "bits", "is_dirty", "oldest", "place", "used")
+    __slots__ = ("answers", "bits", "is_dirty", "key", "oldest", "place", "used")
 
     def __init__(self, place: Place, now: float) -> None:
+        shard, principal, client = place
         self.place = place
+        self.key = f"{CLIENT}{shard}/{json.dumps([principal, client])}"  # of its note
         self.oldest = 0
         self.bits = 0
         self.answers: dict[int, str] = {}
         self.used = now
         self.is_dirty = False  # it is written with the entries of this iteration
 
-    @property
-    def key(self) -> str:
-        """The key of its note."""
-        shard, principal, client = self.place
-        return f"{CLIENT}{shard}/{json.dumps([principal, client])}"
-
     def text(self) -> str:
-        return json.dumps([self.oldest, f"{self.bits:x}", self.answers], separators=(",", ":"))
+        answers = json.dumps(self.answers, separators=(",", ":")) if self.answers else "{}"
+        return f'[{self.oldest},"{self.bits:x}",{answers}]'
 
     def has(self, number: int) -> bool:
         return number >= self.oldest and bool(self.bits >> (number - self.oldest) & 1)

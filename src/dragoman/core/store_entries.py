@@ -49,9 +49,7 @@ class NoteRow(Protocol):
     """A value that changes often: it is written once an iteration. `is_dirty`: it has changed since it was written."""
 
     is_dirty: bool
-
-    @property
-    def key(self) -> str: ...
+    key: str
 
     def text(self) -> str: ...
 

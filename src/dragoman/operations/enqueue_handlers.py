@@ -53,7 +53,7 @@ class EnqueueHandlers(KeyHandlers):
             id = placed_id(self.placement, owner, request.service, request.key, request.after, asked)
         if asked is not None:
             id = self._id_of(asked, owner, id)
-            if self._is_repeated(asked, id, request, body, pending, now):
+            if self._is_repeated(asked, owner, id, request, body, pending, now):
                 return
         if self.placement is not None and id is not None:
             if request.key is not None and self._is_reserved((owner, request.service, request.key)):
@@ -99,6 +99,7 @@ class EnqueueHandlers(KeyHandlers):
     def _is_repeated(
         self,
         asked: RequestId,
+        owner: str,
         id: JobId,
         request: EnqueueRequest,
         body: Payload,
@@ -106,9 +107,8 @@ class EnqueueHandlers(KeyHandlers):
         now: float,
     ) -> bool:
         """Answer a request that was accepted before with its job. False: it is new. Raises OperationError."""
-        assert pending.responder is not None
-        owner = pending.responder.owner.principal.name
-        found = find_repeated(self.broker, asked, owner, self._shards(id)[0], now)
+        shard = self.broker.job_registry.pending_commits.shard(id)
+        found = find_repeated(self.broker, asked, owner, shard, now)
         if found is None:
             return False
         if found.answer:
@@ -119,7 +119,7 @@ class EnqueueHandlers(KeyHandlers):
         job = self.broker.jobs.get(id)
         if job is not None:
             self.broker.job_registry.kept.join_first(job, pending)
-            record_request(job, ENQUEUE, pending.responder, len(body), now)
+            record_request(job, ENQUEUE, pending.responder or NULL_RESPONDER, len(body), now)
         elif self.placement is not None and self.placement.elsewhere(self.placement.shard_of(id)) is not None:
             self._show_first(id.hex(), pending, now, forgotten_job(id, request, now + self._offset()))
         else:
@@ -145,7 +145,7 @@ class EnqueueHandlers(KeyHandlers):
             answer = f"{made.hex()} {_mark(request, body)}"
         elif made != id:
             answer = made.hex()
-        shard = self._shards(id)[0]
+        shard = self.broker.job_registry.pending_commits.shard(id)
         if made == id:
             remembered.accept_job(asked, owner, shard, id, now, answer)
         else:
@@ -262,7 +262,7 @@ class EnqueueHandlers(KeyHandlers):
         assert placement is not None
         assert brokers is not None
         assert responder is not None
-        shard = placement.shard_of(id)
+        shard, owner = placement.shard_of(id), responder.owner.principal.name
 
         def pinned(problem: ErrorView | None, _: int) -> None:
             if pending.responder is None:
@@ -274,7 +274,7 @@ class EnqueueHandlers(KeyHandlers):
                 reason = placement.elsewhere(shard)
                 if reason is not None:
                     raise OperationError("partitioned", reason)
-                if asked is None or not self._is_repeated(asked, id, request, body, pending, then):
+                if asked is None or not self._is_repeated(asked, owner, id, request, body, pending, then):
                     job_options = options_of(request, then, self._offset, self.broker.policy.max_delay)
                     extras = extras_of(request)
                     extras = linked_extras(extras, request, body, self.broker, responder.owner.principal, foreign)

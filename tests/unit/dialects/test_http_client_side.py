@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -188,6 +189,25 @@ def test_an_operation_goes_on_with_the_next_connection_and_a_call_does_not() -> 
     assert client.sent == [request]
     assert client.receive(200, b'{"why": "It is done."}', "application/json") == ("told", {"why": "It is done."}, b"")
     assert not client.side.outlives_connections
+
+
+def test_each_copy_of_a_numbered_request_has_an_id_of_its_own() -> None:
+    """R235: a repetition says how long ago the first copy was sent."""
+    client = Client()
+    for operation, form, line in (
+        ("enqueue", b'{"service": "s"}', b"POST /v1/jobs?service=s&request_id=copy-%d"),
+        ("delete schedule", b'{"name": "n"}', b"DELETE /v1/schedules/n?request_id=copy-%d"),
+    ):
+        client.side.ask("mine", operation, form, b"", ID, client.now, None, map("copy-{}".format, count(1)).__next__)
+        client.side.lost()
+        client.side.opened(client.now)
+        client.receive(200, b"{}", "application/json")
+        assert [request[0].split(b" HTTP")[0] for request in client.sent] == [line % 1, line % 2]
+        client.sent.clear()
+    request = client.ask("why", id="0" * 32)
+    client.side.lost()
+    client.side.opened(client.now)
+    assert client.sent == [request], "the next request is not numbered"
 
 
 def test_the_outcome_of_a_background_job_is_read_from_the_response() -> None:

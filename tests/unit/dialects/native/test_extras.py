@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import JobId
 from dragoman.dialects.native import extras
+from dragoman.dialects.native.client_operations import ClientOperations, PendingOperation
 from dragoman.dialects.native.job_extras import with_job_extras
-from dragoman.dialects.native.messages import Job
+from dragoman.dialects.native.messages import Job, Welcome
 
 from .world import A, B, End, World, ask, hello, read, result, submit
 
@@ -156,6 +159,21 @@ def test_background_job_has_the_extras_of_its_request() -> None:
 
 
 # -------------------------------------------------------------------- ASK
+
+
+def test_each_copy_of_a_numbered_request_has_an_id_of_its_own_if_the_broker_understands_it() -> None:
+    """R235: a repetition says how long ago the first copy was sent, so its bytes are made when it is sent."""
+    operations = ClientOperations()
+    copies = count(1)
+    number = PendingOperation("mine", "purge", b'{"name": "s"}', b"", None, lambda: f"copy {next(copies)}")
+    operations.add(b"12345678", number)
+    understood = Welcome(5.0, 10.0, 1 << 20, window=10, extras=("request_id",))
+    for text in ("copy 1", "copy 2"):
+        ((_, request),) = operations.unsent(understood)
+        assert json.loads(request) == {"name": "s", "request_id": text}
+        operations.lost()
+    ((_, request),) = operations.unsent(replace(understood, extras=()))
+    assert json.loads(request) == {"name": "s"}
 
 
 def test_fields_are_added_to_a_request_as_far_as_the_broker_understands_them() -> None:
