@@ -48,6 +48,7 @@ COMPILED = (
     "operations/job_options.py",
     "operations/ladder_handlers.py",
     "operations/recorded_requests.py",
+    "operations/repeated_requests.py",
     "operations/responders.py",
     "operations/payloads.py",
     "operations/views.py",

@@ -13,7 +13,8 @@ A client may also name a request by a text of its own, a *free* id. Its row has 
 A row is dropped when its client has been silent for `request_retention`, or if there are too many rows: the principal
 with the most loses the one that was used longest ago. Nothing runs twice because of that: a repetition says how long
 ago it was sent first. If that was before the last use of a dropped row, nobody knows whether it was accepted, and it is
-refused. `_forgotten` has these times; a restart makes them the time of the restart. No wall clock decides anything.
+refused. `_forgotten` has these times; a restart makes them the time of the restart. A row that is made again does not
+know what the dropped one knew, so it remembers the time (`known_from`). No wall clock decides anything.
 """
 
 from __future__ import annotations
@@ -94,6 +95,14 @@ def read_request_id(text: str) -> RequestId:
     return RequestId(parts[0], number, oldest, millisecond, age)
 
 
+def older(text: str, seconds: float) -> str:
+    """Return the id of a request that somebody else repeats, so many seconds after it has arrived."""
+    asked = read_request_id(text)
+    if asked.is_free:
+        return text
+    return f"{asked.client}/{asked.number}/{asked.oldest}/{asked.millisecond}/{asked.age + seconds:.3f}"
+
+
 @final
 class Repeated:
     """A request that was accepted before. `answer`: what is remembered of its answer; empty: it follows from the
@@ -109,15 +118,16 @@ class Repeated:
 class ClientRow:
     """The accepted requests of one client, or one free request."""
 
-    __slots__ = ("answers", "bits", "is_dirty", "key", "oldest", "place", "used")
+    __slots__ = ("answers", "bits", "is_dirty", "key", "known_from", "oldest", "place", "used")
 
-    def __init__(self, place: Place, now: float) -> None:
+    def __init__(self, place: Place, known_from: float, now: float) -> None:
         shard, principal, client = place
         self.place = place
         self.key = f"{CLIENT}{shard}/{json.dumps([principal, client])}"  # of its note
         self.oldest = 0
         self.bits = 0
         self.answers: dict[int, str] = {}
+        self.known_from = known_from  # an earlier row of the client may have been dropped that knew older requests
         self.used = now
         self.is_dirty = False  # it is written with the entries of this iteration
 
@@ -136,9 +146,9 @@ class ClientRow:
             self.answers = {number: each for number, each in self.answers.items() if number >= oldest}
 
 
-def read_row(place: Place, text: str, now: float) -> ClientRow:
+def read_row(place: Place, text: str, known_from: float, now: float) -> ClientRow:
     """Raises ValueError for a text that `text` does not write."""
-    row = ClientRow(place, now)
+    row = ClientRow(place, known_from, now)
     try:
         oldest, bits, answers = json.loads(text)
         row.oldest, row.bits = int(oldest), int(bits, 16)
@@ -169,22 +179,21 @@ class RememberedRequests:
         """Return what is remembered of a request; None: it is new. Raises ValueError, with a sentence, if it cannot be
         known whether it was accepted before."""
         row = self._rows.get((shard, principal, request.client))
-        if row is None:
-            if request.age > 0.0 and now - request.age <= self._horizon(shard, principal, now):
-                raise ValueError(
-                    f"the request was first sent {request.age:.0f} s ago, and what its client asked for then is not "
-                    "remembered any more: it may have been carried out; look before you send it as a new one"
-                )
-            return None
-        if row.has(request.number):
+        if row is not None and row.has(request.number):
             self._use(row, now)
-            answer = row.answers.get(request.number, "")
-            return Repeated(answer)
-        if request.number < row.oldest:
+            return Repeated(row.answers.get(request.number, ""))
+        if row is not None and request.number < row.oldest:
             raise ValueError(
                 f"its client has said that it would not send request {request.number} again, and now waits for "
                 f"{row.oldest} and later ones; send it as a new request"
             )
+        if request.age > 0.0:
+            known_from = self._horizon(shard, principal, now) if row is None else row.known_from
+            if now - request.age <= known_from:
+                raise ValueError(
+                    f"the request was first sent {request.age:.0f} s ago, and what its client asked for then is not "
+                    "remembered any more: it may have been carried out; look before you send it as a new one"
+                )
         return None
 
     def accept(self, request: RequestId, principal: str, shard: int, now: float, answer: str = "") -> ClientRow:
@@ -252,12 +261,14 @@ class RememberedRequests:
 
     def restore(self, notes: Mapping[str, str], now: float, shard: int = 0) -> None:
         """Restore the rows of a shard. Raises ValueError."""
+        for key in notes:
+            if key.startswith(FORGOTTEN):
+                self._forgotten[shard, str(json.loads(key.split("/", 2)[2]))] = now
         for key, value in notes.items():
             if key.startswith(CLIENT):
                 principal, client = json.loads(key.split("/", 2)[2])
-                self._enter(read_row((shard, str(principal), str(client)), value, now))
-            elif key.startswith(FORGOTTEN):
-                self._forgotten[shard, str(json.loads(key.split("/", 2)[2]))] = now
+                known_from = self._horizon(shard, str(principal), now)
+                self._enter(read_row((shard, str(principal), str(client)), value, known_from, now))
 
     def leave(self, shard: int) -> None:
         """A shard leaves this broker, with its rows."""
@@ -284,7 +295,7 @@ class RememberedRequests:
         while len(self._rows) >= self._policy.max_remembered_requests and dropped < DROPPED_AT_ONCE:
             self._make_room()
             dropped += 1
-        row = ClientRow(place, now)
+        row = ClientRow(place, self._horizon(place[0], place[1], now), now)
         self._enter(row)
         return row
 

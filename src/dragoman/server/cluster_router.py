@@ -20,6 +20,7 @@ from dragoman.core.failure import unpack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import Payload
 from dragoman.core.recipients import Effect, TimedRecipient
+from dragoman.core.remembered import older
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.jobs_by_id import JobsById
 from dragoman.operations.list_schemas import ListJobsRequest
@@ -50,16 +51,24 @@ class Forwarded:
         "request",
         "responder",
         "row",
+        "since",
         "until",
     )
 
     def __init__(
-        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, until: float
+        self,
+        row: Operation[Any, Any],
+        request: Any,
+        payload: Payload,
+        responder: Responder,
+        since: float,
+        until: float,
     ) -> None:
         self.row = row
         self.request = request
         self.payload = payload
         self.responder = responder
+        self.since = since  # time at which it is tried first
         self.until = until  # time until which it is tried
         self.place: Place | None = None
         self.open: dict[str, Question] = {}  # by broker
@@ -144,7 +153,7 @@ class ClusterRouter(TimedRecipient):
             self._gathering.begin(gathered, payload, now)
             return None if gathered.is_over else ForwardedRequest(self, responder, gathered)
         wait = getattr(request, "wait", 0.0)
-        work = Forwarded(row, request, payload, responder, now + max(PATIENCE, wait))
+        work = Forwarded(row, request, payload, responder, now, now + max(PATIENCE, wait))
         self._forward(work, place, now)
         return None if work.is_over else ForwardedRequest(self, responder, work)
 
@@ -192,7 +201,7 @@ class ClusterRouter(TimedRecipient):
     ) -> None:
         """Wait at the next owner: the shard of the job has moved to another broker."""
         now = self._now()
-        work = Forwarded(row, request, payload, responder, max(since + request.wait, now + PATIENCE))
+        work = Forwarded(row, request, payload, responder, since, max(since + request.wait, now + PATIENCE))
         self._wait(work, "the job has moved to another broker", now)
 
     # ---------------------------------------------------------------- one broker
@@ -272,8 +281,11 @@ class ClusterRouter(TimedRecipient):
         return question is not None
 
     def _rest(self, work: Forwarded, now: float) -> Any:
-        """Return the request, with the time that is left to wait."""
+        """Return the request, with the time that is left to wait, or as a repetition of itself."""
         wait = getattr(work.request, "wait", 0.0)
+        text = getattr(work.request, "request_id", None)
+        if text is not None and now > work.since:
+            return msgspec.structs.replace(work.request, request_id=older(text, now - work.since))
         if not wait:
             return work.request
         return msgspec.structs.replace(work.request, wait=min(wait, max(0.0, work.until - now)))

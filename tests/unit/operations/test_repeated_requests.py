@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.core.packed_jobs import NO_ID, pack_jobs
-from dragoman.core.remembered import CLIENT, FORGOTTEN, RememberedRequests
+from dragoman.core.remembered import CLIENT, FORGOTTEN, RememberedRequests, older
 from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
 from dragoman.core.states import JobState
 from dragoman.operations.group_schemas import BatchJob
@@ -292,6 +292,12 @@ def test_answers_of_one_client_are_bounded(world: World) -> None:
     lost = world.ask("delete", id=name, request_id=numbered(1, 1, age=1.0))
     assert lost.kind == "conflict"
     assert "its answer is not remembered any more" in lost.detail
+
+
+def test_request_that_a_broker_repeats_is_older() -> None:
+    assert older(numbered(1), 2.5) == numbered(1, age=2.5)
+    assert older(numbered(1, age=1.0), 2.5) == numbered(1, age=3.5)
+    assert older("order-17", 2.5) == "order-17"
 
 
 # -------------------------------------------------------------------- acts
