@@ -21,7 +21,6 @@ from dragoman.cluster.imports import PREFIX as IMPORT
 from dragoman.cluster.shard_image import ShardImage
 from dragoman.cluster.shard_rows import Batch
 from dragoman.cluster.store import NOTES, WATCH
-from dragoman.core.remembered import CLIENT, FORGOTTEN
 from dragoman.core.rights import LOCAL
 from dragoman.server.nats_connection import NatsConnection
 from dragoman.transfer.errors import TransferError
@@ -160,7 +159,7 @@ def _check_free(target: Target, index: FileIndex, chosen: dict[bytes, int]) -> N
                 "them. Nothing was imported"
             )
     for key in image.notes:
-        if key in index.values and not key.startswith((CLIENT, FORGOTTEN)):
+        if key in index.values:
             raise TransferError(f"the cluster has a value {key!r} already; delete it there. Nothing was imported")
 
 
@@ -174,7 +173,7 @@ async def _write(
             await targets[chosen[item.id]].add_job(item)
             done += 1
             progress(done, len(index.jobs))
-        elif not item[0].startswith((CLIENT, FORGOTTEN)):  # the requests of clients were those of one broker
+        else:
             await targets[shard_of_group.get(item[0], NOTES)].add_value(*item)
     for id, shard in watches(index, chosen):
         await targets[chosen[id]].watch(id, shard)

@@ -10,6 +10,7 @@ from typing import Final
 
 import apsw
 
+from dragoman.core.remembered import CLIENT, FORGOTTEN
 from dragoman.server import clock
 from dragoman.server.datadir import DataFolder, DataFolderLocked, FolderLock
 from dragoman.store import statements
@@ -77,7 +78,7 @@ def _export(connection: apsw.Connection, file: FileWriter, progress: Progress) -
             f"the store has {total} jobs, and {file.counts['jobs']} were read; run `dragoman store check`"
         )
     for key, value in statements.read_notes(connection):
-        if key not in OWN_NOTES:
+        if key not in OWN_NOTES and not key.startswith((CLIENT, FORGOTTEN)):
             file.add_value(key, value)
 
 
