@@ -73,6 +73,31 @@ def test_no_more_jobs_are_given_than_slots_are_free() -> None:
     assert a.results == [("done", b"done")] * 10
 
 
+def test_no_more_bytes_are_given_to_another_broker_than_it_acknowledges() -> None:
+    """R206. A bug: a job for each of its free slots was put on the link at once, whatever its size."""
+    world = joined("a", "b")
+    a, b = world.nodes["a"], world.nodes["b"]
+    b.worker("s", capacity=20)
+    world.run()
+    for _ in range(10):
+        a.call(bytes(3 << 20))
+    a.step()
+    assert a.broker.worker_registry.services["s"].queue.length == 8, "two of 3 MiB are over the mark"
+    on_the_way: list[int] = []
+
+    def all_arrived() -> bool:
+        on_the_way.append(a.side.peers["b"].link.unacknowledged)
+        return len(b.local.sent) == 10
+
+    world.run_until(all_arrived)
+    assert 6 << 20 < max(on_the_way) < 7 << 20
+    for attempt in b.local.sent:
+        b.finish(attempt)
+    world.run()
+    assert a.results == [("done", b"done")] * 10
+    assert not a.broker.dispatch.loaded
+
+
 def test_a_job_never_goes_to_a_third_broker() -> None:
     """C7: the second broker has a worker when it is asked, and none when the job arrives."""
     world = joined("a", "b", "c")

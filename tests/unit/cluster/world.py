@@ -163,6 +163,9 @@ class Node:
             for call in calls:
                 call(now)
             self.drain()
+        for worker in list(self.broker.dispatch.loaded):  # as the runner does
+            unsent = worker.recipient.unsent(worker.remote) if worker.remote is not None else 0
+            self.broker.availability.measured(worker, unsent, now)
         self.connect()
         check(self.broker)
 
