@@ -27,9 +27,9 @@ def test_kinds_in_transit_add_up() -> None:
     account = MemoryAccount(1_600)
     for kind in Transit:
         account.set_transit(kind, 200)
-    assert (account.in_transit, account.room(), account.fits(600), account.fits(601)) == (1_000, 600, True, False)
+    assert (account.in_transit, account.room(), account.fits(400), account.fits(401)) == (1_200, 400, True, False)
     account.set_transit(Transit.UNSENT, 0)
-    assert (account.in_transit, account.room()) == (800, 800)
+    assert (account.in_transit, account.room()) == (1_000, 600)
 
 
 def test_payloads_leave_a_sixteenth_for_data_in_transit() -> None:
