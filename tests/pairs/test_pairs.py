@@ -285,3 +285,22 @@ def test_a_result_over_max_payload_ends_its_attempt_with_a_sentence(workers: Par
         worker.finish(bytes(TOO_LARGE))
         assert outcomes.outcomes == [Outcome.FAILED]
         assert re.search(rf"[0-9]+ bytes is over max_payload {MAX_PAYLOAD}$", outcomes.reasons[0]), outcomes.reasons
+
+
+def test_bytes_that_wait_for_a_worker_are_known_in_every_dialect() -> None:
+    """R206: the broker measures them before it gives the worker another large job."""
+
+    def check(workers: Participants) -> None:
+        with one_world() as world:
+            caller, worker = native.NATIVE.call(world), workers.worker(world)
+            caller.submit(PAYLOADS["large"])
+            assert worker.jobs() == [PAYLOADS["large"]]
+            (known,) = world.broker.worker_registry.workers.values()
+            assert known.remote is not None
+            assert known.recipient.unsent(known.remote) == 0
+            for connection in world.connections:
+                connection.backlog = 5 << 20
+            each_job_has_its_own = workers.dialect in ("http", "controller")
+            assert known.recipient.unsent(known.remote) == (0 if each_job_has_its_own else 5 << 20)
+
+    check_every_row(check, [(workers,) for workers in PARTICIPANTS])
