@@ -29,13 +29,18 @@ def with_brokers(
 
 def noted(page: Page) -> Page:
     """Return the page. Brokers whose part is missing are named on standard error."""
-    note_unanswered(page.unanswered)
+    note_unanswered(page.unanswered, page.unanswered_shards)
     return page
 
 
-def note_unanswered(brokers: list[str] | UnsetType) -> None:
+def note_unanswered(brokers: list[str] | UnsetType, shards: list[int] | UnsetType = UNSET) -> None:
     if brokers is not UNSET and brokers:
         which = "Broker" if len(brokers) == 1 else "Brokers"
         names = plain(", ".join(brokers))
         verb = "has" if len(brokers) == 1 else "have"
         click.echo(f"{which} {names} {verb} not answered: this is the rest of the cluster.", err=True)
+    if shards is not UNSET and shards:
+        which = "Shard" if len(shards) == 1 else "Shards"
+        verb = "has" if len(shards) == 1 else "have"
+        numbers = ", ".join(map(str, shards))
+        click.echo(f"{which} {numbers} {verb} no broker that answers: what is in them is missing here.", err=True)

@@ -101,4 +101,4 @@ def _print_counts(url: str | None, service: str | None, as_json: bool) -> None:
     else:
         counts = {name: count for name, count in asdict(view).items() if name != "unanswered"}
         print_facts(("not done" if name == "undone" else name, count) for name, count in counts.items())
-    note_unanswered(view.unanswered)
+    note_unanswered(view.unanswered, view.unanswered_shards)

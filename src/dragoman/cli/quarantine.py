@@ -51,7 +51,7 @@ def quarantine(context: click.Context, url: str | None, as_json: bool) -> None:
         titles = ("GROUP", "SERVICE", "OUTCOME", "JOBS", "LAST", "REASON")
         table = with_brokers(titles, rows, [each.brokers for each in view.groups])
         print_table(*table, "Nothing is in quarantine.", fits=True)
-    note_unanswered(view.unanswered)
+    note_unanswered(view.unanswered, view.unanswered_shards)
     if view.more:
         click.echo(f"{view.more} more jobs have other causes: `dragoman jobs --quarantined` lists them.", err=True)
 

@@ -48,7 +48,7 @@ def list_(url: str | None, as_json: bool) -> None:
     """List schedules."""
     view = perform(url, SCHEDULES, EmptyRequest())
     found = view.schedules
-    note_unanswered(view.unanswered)
+    note_unanswered(view.unanswered, view.unanswered_shards)
     if as_json:
         print_json(*found)
         return

@@ -69,6 +69,11 @@ from dragoman.core.recipients import RemoteWorker, TimedRecipient
 from dragoman.dialects.interface import BrokerIO
 
 MAX_PEERS: Final = 64
+NOT_REACHED: Final = "NATS is not reached"
+ECHO_WITHIN: Final = 3.5  # seconds in which the gossip of this broker comes back to it, unless NATS is cut off
+CUT_OFF: Final = "nothing comes back from NATS"
+LISTENING: Final = "this broker has just reached NATS, and still listens for the others"
+NO_LAYOUT: Final = "the layout of the cluster is not known yet"
 
 Receiver = Callable[[Peer, Any, float], None]  # of one kind of record
 
@@ -116,6 +121,7 @@ class ClusterSide(TimedRecipient):
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._has_begun = True  # to look for shards
         self._keeps_from = inf  # time at which the layout was known
+        self._hears_all_from = inf  # time from which every other broker has been heard since NATS was reached
         self._is_flush_requested = False
         self.departure = Departure(self.peers, self.taken, self._request_flush)
         self.receivers: dict[type[Record], Receiver] = {  # of records that do not come with every job
@@ -154,6 +160,7 @@ class ClusterSide(TimedRecipient):
             each.link.max_message = info.max_payload
             each.link.reconnected(now)
         self.membership.connected(now)
+        self._hears_all_from = max(now, self.membership.takes_part_at) + LISTEN_FIRST
         if self.membership.takes_part_at > now:
             self.shares.granter.listens_from = self.membership.takes_part_at
         self.shares.granter.connected_at = now + LISTEN_FIRST
@@ -183,6 +190,17 @@ class ClusterSide(TimedRecipient):
         self.taken.outcomes = keeper.outcomes
         self._keeps_from = now
         self._has_begun = False
+
+    def doubt(self, now: float) -> str:
+        """Return the reason why this broker may not know the others, or their shards; empty: it knows them."""
+        if not self.is_connected:
+            return NOT_REACHED
+        refusal = self.membership.refusal()
+        if refusal or now < self._hears_all_from:
+            return refusal or LISTENING
+        if now > self.shares.granter.echoed_at + ECHO_WITHIN:
+            return CUT_OFF
+        return "" if self.keeper is not None else NO_LAYOUT
 
     def _publish(self, subject: bytes, payload: bytes) -> None:
         if self._client is not None:

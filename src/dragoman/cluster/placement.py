@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dragoman.cluster.broker_side import NO_LAYOUT
 from dragoman.cluster.layout import Durability
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.reservations import Reservations
@@ -26,7 +27,6 @@ from dragoman.core.commits import PendingCommits
 from dragoman.core.model import JobId
 from dragoman.core.remembered import RequestId
 
-NO_LAYOUT: Final = "the layout of the cluster is not known yet"
 OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
 
 NO_KEYS: Final = Reservations(PendingCommits([]))  # until the layout of the cluster is known

@@ -113,6 +113,7 @@ class Questions:
                 ask.label,
                 ask.dialect,
                 ask.origin,
+                ask.proves,
             )
         )
         self._deadlines.arm(question, now + timeout)

@@ -102,7 +102,7 @@ class Ask(Record, frozen=True, tag=11):
 
     `principal`, `address`, `label`, `dialect` and `origin` are those of the client. The receiver trusts brokers of its
     cluster for them, and checks the rights of the principal in its own access table. `shard`: the receiver must have
-    it; None: no shard is needed.
+    it; None: no shard is needed. `proves`: the answer names the shards that are proved to be at the receiver.
     """
 
     number: int
@@ -115,10 +115,15 @@ class Ask(Record, frozen=True, tag=11):
     label: str = ""
     dialect: str = ""
     origin: str = ""
+    proves: bool = False
 
 
 class Answer(Record, frozen=True, tag=12):
-    """The response to an operation: a view in JSON; or an error, if `kind` is not empty."""
+    """The response to an operation: a view in JSON; or an error, if `kind` is not empty.
+
+    `confirmed`: of a list, or of the error `not found`, the shards of which the sender has proved that they are its
+    own, one byte each. `has_imports`: jobs were imported, so that one may be in another shard than its id says.
+    """
 
     number: int
     view: bytes = b""
@@ -126,6 +131,8 @@ class Answer(Record, frozen=True, tag=12):
     failure: bytes = b""  # packed (core/failure.py); empty: none
     kind: str = ""
     detail: str = ""
+    confirmed: bytes = b""
+    has_imports: bool = False
 
 
 class Leave(Record, frozen=True, tag=13):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from dragoman.operations.field_types import Unanswered
+from dragoman.operations.field_types import Unanswered, UnansweredShards
 from dragoman.operations.list_schemas import Filter
 from dragoman.operations.schemas import JobView, Moment, OperationRequest, OutcomeName, ServiceName, View
 
@@ -103,3 +103,4 @@ class BulkView(View):
     left_out_reason: str
     jobs: list[JobView]
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET

@@ -229,3 +229,10 @@ Unanswered = Annotated[
         "cluster."
     ),
 ]
+UnansweredShards = Annotated[
+    list[int] | UnsetType,
+    Meta(
+        description="Shards of the cluster without an answer: no broker has proved that it has them, so that the view "
+        "is without their part. Present only if there are some."
+    ),
+]

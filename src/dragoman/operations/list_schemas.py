@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from dragoman.operations.field_types import Unanswered
+from dragoman.operations.field_types import Unanswered, UnansweredShards
 from dragoman.operations.schemas import (
     JobIdText,
     JobView,
@@ -88,7 +88,7 @@ class JobsView(View):
 
     A request with another filter than `service`, `state`, `outcome` and `quarantined` looks at 20,000 jobs at most.
     `searched` is the number of jobs that it looked at; if `complete` is false, there are older ones, and `after`
-    continues the search.
+    continues the search; or, in a cluster, some shards are without an answer, and `unanswered_shards` names them.
     """
 
     jobs: list[JobView]
@@ -96,6 +96,7 @@ class JobsView(View):
     searched: int = 0
     complete: bool = True
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET
 
 
 class JobCountsRequest(OperationRequest):
@@ -114,6 +115,7 @@ class JobCountsView(View):
     quarantined: int
     dependent: int = 0
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET
 
 
 WhyKind = Literal[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from dragoman.operations.field_types import RowBrokers, Unanswered
+from dragoman.operations.field_types import RowBrokers, Unanswered, UnansweredShards
 from dragoman.operations.schemas import JobIdText, Moment, OperationRequest, OutcomeName, View
 
 GroupId = Annotated[
@@ -51,6 +51,7 @@ class QuarantineView(View):
     groups: list[QuarantineGroupView]
     more: int = 0
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET
 
 
 class RetryGroupView(View):
@@ -60,3 +61,4 @@ class RetryGroupView(View):
     retried: int
     of: int
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET

@@ -20,7 +20,15 @@ from dragoman.operations.field_types import Attempts as Attempts
 from dragoman.operations.field_types import Base64 as Base64
 from dragoman.operations.field_types import Delay as Delay
 from dragoman.operations.field_types import Durability as Durability
-from dragoman.operations.field_types import DurabilityShown, HoldsKey, KeepShown, RowBroker, RowBrokers, Unanswered
+from dragoman.operations.field_types import (
+    DurabilityShown,
+    HoldsKey,
+    KeepShown,
+    RowBroker,
+    RowBrokers,
+    Unanswered,
+    UnansweredShards,
+)
 from dragoman.operations.field_types import ErrorKind as ErrorKind
 from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
@@ -258,6 +266,7 @@ class PurgeView(View):
     name: str
     purged: int
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET
 
 
 class LimitsView(View):
@@ -423,6 +432,7 @@ class ScheduleView(View):
 class SchedulesView(View):
     schedules: list[ScheduleView]
     unanswered: Unanswered = UNSET
+    unanswered_shards: UnansweredShards = UNSET
 
 
 # ---------------------------------------------------------------- the broker

@@ -117,11 +117,13 @@ def all_pages(row: Operation[Any, Any], request: Any) -> Steps[list[Any]]:
 
 
 class Page(list[Any]):
-    """Entries of one page. `unanswered`: brokers of the cluster that have not answered in time."""
+    """Entries of one page. `unanswered`: brokers of the cluster that have not answered in time; `unanswered_shards`:
+    shards that none has proved to have."""
 
-    def __init__(self, entries: Iterable[Any], unanswered: list[str]) -> None:
+    def __init__(self, entries: Iterable[Any], unanswered: list[str], unanswered_shards: list[int]) -> None:
         super().__init__(entries)
         self.unanswered = unanswered
+        self.unanswered_shards = unanswered_shards
 
 
 class Pages:
@@ -139,7 +141,8 @@ class Pages:
 
         left = self._left
         page = yield from view(self._row, replace(self._request, limit=None if left is None else min(left, PAGE)))
-        found = Page(getattr(page, self._row.returned), page.unanswered or [])
+        shards = getattr(page, "unanswered_shards", None) or []
+        found = Page(getattr(page, self._row.returned), page.unanswered or [], shards)
         self._left = None if left is None else left - len(found)
         self._request = replace(self._request, after=page.after)
         self.is_over = page.after is None or self._left is None or self._left <= 0

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.cluster.questions import MOVED, Answerer
 from dragoman.cluster.records import UNREADABLE, Answer, Ask
+from dragoman.cluster.shard_keeper import CONFIRM_WITHIN
 from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.internal_table import row_of
 from dragoman.operations.json_api import call_json
+from dragoman.operations.operation import Operation
 from dragoman.operations.responders import PendingRequest
 from dragoman.operations.schemas import ErrorView, View
+from dragoman.server.cluster_gathering import PROVED_WITHIN
 from dragoman.server.cluster_places import Places
 
 _encoder = msgspec.json.Encoder()
 
 Respond = Callable[[Answer], None]
+Deny = Callable[[Ask, Answer, Respond], None]
 Other = Callable[[Ask, Owner, Respond], None]  # executes a question that is no operation
 
 
@@ -42,7 +48,10 @@ class ClusterAnswers(Answerer):
         if question.operation in self.others:
             self.others[question.operation](question, self._owner(broker, question), respond)
             return None
-        responder = AskResponder(question, self._owner(broker, question), broker, respond)
+        row = row_of(question.operation)
+        if row is not None and question.proves:
+            respond = self._with_proof(row, respond)
+        responder = AskResponder(question, self._owner(broker, question), broker, respond, self._deny)
         if self._is_copy(question):
             responder.refuse(ErrorView(kind="not found", detail="the job belongs to another broker"))
             return None
@@ -50,6 +59,41 @@ class ClusterAnswers(Answerer):
         return call_json(
             self._handlers, question.operation, question.request, question.payload, responder, now, is_here=True
         )
+
+    def _deny(self, question: Ask, denial: Answer, respond: Respond) -> None:
+        """Say that there is no such thing, with the shards that are proved to be here."""
+        row = row_of(question.operation)
+        assert row is not None
+        try:
+            request = msgspec.json.decode(question.request, type=row.request)
+        except UNREADABLE:
+            respond(denial)
+            return
+
+        def confirmed(shards: Sequence[int], problems: dict[int, str]) -> None:
+            respond(replace(denial, confirmed=bytes(shards), has_imports=self._places.shards.has_imports))
+
+        self._places.shards.confirm(self._places.denied_by(row, request, question.shard), confirmed, CONFIRM_WITHIN)
+
+    def _with_proof(self, row: Operation[Any, Any], respond: Respond) -> Respond:
+        """Return a function that sends a part of a list with the shards that are proved to be here."""
+        known: list[bytes] = []
+        held: list[Answer] = []
+
+        def send() -> None:
+            if known and held:
+                respond(replace(held.pop(), confirmed=known[0]))
+
+        def confirmed(shards: Sequence[int], problems: dict[int, str]) -> None:
+            known.append(bytes(shards))
+            send()
+
+        def answer(found: Answer) -> None:
+            held.append(found)
+            send()
+
+        self._places.shards.confirm(self._places.denied_by(row, None, None), confirmed, PROVED_WITHIN)
+        return answer
 
     def leave(self, pending: object, now: float) -> None:
         assert isinstance(pending, PendingRequest)
@@ -75,11 +119,13 @@ class ClusterAnswers(Answerer):
 class AskResponder:
     """Sends the response of one operation to the broker that asked."""
 
-    __slots__ = ("_number", "_respond", "dialect", "origin", "owner")
+    __slots__ = ("_deny", "_number", "_question", "_respond", "dialect", "origin", "owner")
 
-    def __init__(self, question: Ask, owner: Owner, broker: str, respond: Callable[[Answer], None]) -> None:
+    def __init__(self, question: Ask, owner: Owner, broker: str, respond: Respond, deny: Deny) -> None:
         self._number = question.number
+        self._question = question
         self._respond = respond
+        self._deny = deny
         self.owner = owner
         self.dialect = question.dialect
         self.origin = f"{question.origin}, at broker {broker}" if question.origin else f"broker {broker}"
@@ -89,4 +135,8 @@ class AskResponder:
         self._respond(Answer(self._number, _encoder.encode(view), bytes(payload), packed))
 
     def refuse(self, problem: ErrorView) -> None:
-        self._respond(Answer(self._number, kind=problem.kind, detail=problem.detail))
+        answer = Answer(self._number, kind=problem.kind, detail=problem.detail)
+        if problem.kind == "not found":
+            self._deny(self._question, answer, self._respond)
+        else:
+            self._respond(answer)

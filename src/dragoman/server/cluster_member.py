@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from dragoman.carriers.nats_connect import (
     TokenCredentials,
 )
 from dragoman.carriers.nats_keys import read_credentials, read_seed
-from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.broker_side import NOT_REACHED, ClusterSide
 from dragoman.cluster.names import check_name
 from dragoman.cluster.nats_address import parse_nats
 from dragoman.cluster.nats_client import NatsClient
@@ -37,7 +37,7 @@ from dragoman.sdk.address import AddressError
 from dragoman.server.cluster_answers import ClusterAnswers
 from dragoman.server.cluster_events import ClusterEvents
 from dragoman.server.cluster_metrics import BrokerParts, ClusterMetrics
-from dragoman.server.cluster_places import Places
+from dragoman.server.cluster_places import Confirmed, Places
 from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.cluster_shards import ClusterShards
 from dragoman.server.cluster_snapshots import ClusterSnapshots
@@ -219,6 +219,21 @@ class KeptShards:
     def unusable(self, shard: int) -> str:
         keeper = self._side.keeper
         return "" if keeper is None else keeper.signs.unusable(shard)
+
+    def doubt(self) -> str:
+        return self._side.doubt(self._now())
+
+    @property
+    def has_imports(self) -> bool:
+        keeper = self._side.keeper
+        return keeper is not None and keeper.has_imports
+
+    def confirm(self, shards: Iterable[int], done: Confirmed, within: float) -> None:
+        keeper = self._side.keeper
+        if keeper is None or not self._side.is_connected:
+            done((), dict.fromkeys(shards, NOT_REACHED))
+        else:
+            keeper.confirm(shards, within, lambda asked: done(asked.confirmed, asked.problems), self._now())
 
 
 def nats_limits(adopt_after: float) -> ConnectionLimits:

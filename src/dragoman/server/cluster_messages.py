@@ -51,7 +51,12 @@ class WaitingResponder(PassingResponder):
 
 
 def question_of(
-    row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, shard: int | None
+    row: Operation[Any, Any],
+    request: Any,
+    payload: Payload,
+    responder: Responder,
+    shard: int | None,
+    proves: bool = False,
 ) -> Ask:
     """Return the record of an operation, with the principal of its client."""
     owner = responder.owner
@@ -66,6 +71,7 @@ def question_of(
         owner.label,
         responder.dialect,
         responder.origin,
+        proves,
     )
 
 

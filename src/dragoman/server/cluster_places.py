@@ -8,6 +8,7 @@ for at all brokers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -26,10 +27,13 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.service_views import CLUSTER
 
 SHARD_OF_NOTES: Final = 0  # schedules, pauses and limits
+BY_ID: Final = ("job owner", "group owner", "predecessor owner")  # operations on something that its id names
 ONE_SHARD: Final = (
     "in a cluster, the ids of all jobs and groups of a batch must end with the same byte, below fa, so that one broker "
     "has them; choose such ids, or none"
 )
+
+Confirmed = Callable[[Sequence[int], dict[int, str]], None]  # shards that are here; the others, with the reason
 
 
 class ShardOwners(Protocol):
@@ -48,11 +52,28 @@ class ShardOwners(Protocol):
     def unusable(self, shard: int) -> str:
         """Return a sentence if no broker can use the log of a shard; empty: one can, as far as is known."""
 
+    def doubt(self) -> str:
+        """Return the reason why this broker can deny nothing now: it does not know the others. Empty: it does."""
+
+    @property
+    def has_imports(self) -> bool:
+        """True if jobs were imported, as far as is known here: one may be in another shard than its id says."""
+
+    def confirm(self, shards: Iterable[int], done: Confirmed, within: float) -> None:
+        """Prove that shards are at this broker now. `done` is called once, now or later."""
+
 
 class NoShards:
     """Background jobs without shards."""
 
     count = 0
+    has_imports = False
+
+    def doubt(self) -> str:
+        return ""
+
+    def confirm(self, shards: Iterable[int], done: Confirmed, within: float) -> None:
+        done([], {})
 
     def owner(self, shard: int) -> str:
         return ""
@@ -128,6 +149,27 @@ class Places:
         home = self._broker.dispatch.home_bytes.get(id)  # of an imported job that is here
         shard = home[0] if home is not None else shard_in(id, self.shards.count)
         return self.shards.owner(shard) if shard >= 0 else ""
+
+    def denied_by(self, row: Operation[Any, Any], request: Any, shard: int | None) -> list[int]:
+        """Return the shards of this broker that must be proved to be here, before it says that something is not: that
+        of an id, a key or a schedule; or all, if the id of an imported job may name another one. `shard`: that the
+        operation belongs to, if any."""
+        shards = self.shards
+        if not shards.count:
+            return []
+        if row.answered_by in BY_ID and not shards.has_imports:
+            shard = shard_in(bytes.fromhex(getattr(request, row.request.__struct_fields__[0])), shards.count)
+            if shard < 0:  # only an imported job could have this id: any shard proves that there is none
+                return [each for each in range(shards.count) if shards.is_ready(each)][:1]
+        elif row.answered_by == "schedule":
+            shard = SHARD_OF_NOTES
+        elif row.answered_by == "all" or row.answered_by in BY_ID:
+            return [each for each in self.listed(row) if shards.is_ready(each)]
+        return [shard] if shard is not None and shard >= 0 and shards.is_ready(shard) else []
+
+    def listed(self, row: Operation[Any, Any]) -> Sequence[int]:
+        """Return the shards that have what an operation of all brokers is about."""
+        return range(self.shards.count) if row.name != "schedules" else range(min(1, self.shards.count))
 
     def is_copy(self, row: Operation[Any, Any], request: Any) -> bool:
         """True if the operation is about a job that runs here for another broker: that one answers."""

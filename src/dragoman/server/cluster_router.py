@@ -3,11 +3,17 @@
 `cluster_places.py` decides where. An operation for the owner of a shard waits a moment if the owner is not known, or
 if the shard has just moved. One that only reads is asked again if its broker is gone; one that writes is not, unless
 it has a key or a request id: it may have been executed.
+
+**A broker says *no such job* only if it can prove it** (R241): each shard that could have the job is at a broker that
+has looked, and whose log has confirmed that since (`ShardKeeper.confirm`). A broker that was cut off or frozen does not
+know that others have its shards. Without the proof the operation waits like one without an owner, and is refused then.
+Every `not found` of an operation comes through here, or through `cluster_answers.py`, which adds the shards that are
+proved to its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +22,8 @@ import msgspec
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.questions import MOVED, Ending, Question
 from dragoman.cluster.records import Answer
+from dragoman.cluster.shard_bytes import shard_in
+from dragoman.cluster.shard_keeper import CONFIRM_WITHIN
 from dragoman.core.failure import unpack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import Payload
@@ -29,19 +37,24 @@ from dragoman.operations.responders import ForwardedRequest, PendingRequest, Res
 from dragoman.operations.schemas import ErrorView, OperationError
 from dragoman.operations.table import ENQUEUE, JOB, JOBS
 from dragoman.server.cluster_children import FamilyResponder
-from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering
+from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering, no_answer
 from dragoman.server.cluster_messages import MarkingResponder, WaitingResponder, question_of, view_of
-from dragoman.server.cluster_places import Place, Places
+from dragoman.server.cluster_places import BY_ID, HERE, SEARCH, Place, Places
 from dragoman.server.cluster_status import taken_by_service
 
 PATIENCE: Final = 3.0  # seconds for which an operation waits until the owner of a shard is known
 AGAIN_AFTER: Final = 0.1  # seconds between two looks
+KNOWN_HERE: Final = ("all", "this broker", "named broker")  # a broker knows by itself what these are about; or all do
 
 
 class Forwarded:
     """An operation that one other broker executes."""
 
     __slots__ = (
+        "confirmed",
+        "denial",
+        "denied",
+        "has_imports",
         "is_over",
         "local",
         "missed",
@@ -75,6 +88,46 @@ class Forwarded:
         self.missed: dict[str, str] = {}  # brokers that do not have it, or could not be asked, with the reason
         self.local: PendingRequest | None = None  # it waits at this broker after all
         self.is_over = False
+        self.denial: ErrorView | None = None  # the error of a broker that does not have it
+        self.denied: dict[str, None] = {}  # brokers that have looked, and do not have it
+        self.confirmed: set[int] = set()  # shards of which that is proved
+        self.has_imports = False  # as these brokers say
+
+    def forget(self) -> None:
+        """Ask again: what was denied may be elsewhere now."""
+        self.missed.clear()
+        self.denied.clear()
+        self.confirmed.clear()
+
+
+class ExecutedHere(MarkingResponder):
+    """The client of an operation that this broker executes. That something does not exist is proved first."""
+
+    __slots__ = ("_payload", "_request", "_router", "_row", "work")
+
+    def __init__(
+        self,
+        responder: Responder,
+        router: ClusterRouter,
+        row: Operation[Any, Any],
+        request: Any,
+        payload: Payload,
+        work: Forwarded | None,
+    ) -> None:
+        super().__init__(responder, router.name)
+        self._router = router
+        self._row = row
+        self._request = request
+        self._payload = payload
+        self.work = work  # None: nothing was passed on, or denied
+
+    def refuse(self, problem: ErrorView) -> None:
+        if problem.kind != "not found" or self._row.answered_by in KNOWN_HERE:
+            super().refuse(problem)
+            return
+        if self.work is None:
+            self.work = self._router.work_of(self._row, self._request, self._payload, self._responder)
+        self._router.denied_here(self.work, problem)
 
 
 class ClusterRouter(TimedRecipient):
@@ -98,7 +151,11 @@ class ClusterRouter(TimedRecipient):
         self._wake = wake
         self._now = now
         self._later: list[tuple[float, Forwarded]] = []
-        self._gathering = Gathering(handlers, side, wake)
+        self._gathering = Gathering(handlers, side, places, wake)
+
+    @property
+    def name(self) -> str:
+        return self._side.name
 
     # ---------------------------------------------------------------- facts for lists
 
@@ -158,7 +215,7 @@ class ClusterRouter(TimedRecipient):
         return None if work.is_over else ForwardedRequest(self, responder, work)
 
     def _gather_children(self, request: ListJobsRequest, responder: Responder) -> None:
-        self._gathering.begin(Gathered(JOBS, request, responder), b"", self._now())
+        self._gathering.begin(Gathered(JOBS, request, responder, proves=False), b"", self._now())
 
     def leave(self, pending: PendingRequest, now: float) -> None:
         """Drop an operation whose client has disconnected."""
@@ -191,10 +248,20 @@ class ClusterRouter(TimedRecipient):
         return shards.owner(place.shard) == self._side.name and shards.is_ready(place.shard)
 
     def _execute(
-        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
+        self,
+        row: Operation[Any, Any],
+        request: Any,
+        payload: Payload,
+        responder: Responder,
+        now: float,
+        work: Forwarded | None = None,
     ) -> PendingRequest | None:
-        marked = MarkingResponder(responder, self._side.name)
-        return self._handlers.ask(row.name, request, payload, marked, now, is_here=True)
+        """`work`: of an operation that was passed on before."""
+        executed = ExecutedHere(responder, self, row, request, payload, work)
+        pending = self._handlers.ask(row.name, request, payload, executed, now, is_here=True)
+        if work is None and executed.work is not None and not executed.work.is_over:
+            return ForwardedRequest(self, responder, executed.work)
+        return pending
 
     def _moved(
         self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, since: float
@@ -208,26 +275,34 @@ class ClusterRouter(TimedRecipient):
 
     def _again(self, work: Forwarded, now: float) -> None:
         """Decide anew: shards may have moved."""
+        work.forget()
+        work.denial = None
         try:
             place = self._places.of(work.row, work.request, work.payload, work.responder.owner.principal.name)
         except OperationError as error:
             self._refuse(work, error.problem.kind, error.problem.detail)
             return
         if self._is_here(place):
-            work.is_over = True
-            work.local = self._execute(work.row, self._rest(work, now), work.payload, work.responder, now)
-            self._wake()
+            self._execute_again(work, self._rest(work, now), now)
         else:
             self._forward(work, place, now)
 
+    def _execute_again(self, work: Forwarded, request: Any, now: float) -> None:
+        """Execute here what was passed on, or could have been."""
+        work.is_over = True
+        work.local = self._execute(work.row, request, work.payload, work.responder, now, work)
+        self._wake()
+
     def _forward(self, work: Forwarded, place: Place, now: float) -> None:
         work.place = place
-        work.missed.clear()
         if place.kind == "search":
             self._search(work, now)
             return
         if place.kind == "broker":
             if not self._send(work, place.broker, None, now):
+                if doubt := self._places.shards.doubt():
+                    self._refuse(work, "partitioned", f"broker {place.broker} is not heard: {doubt}")
+                    return
                 names = ", ".join([self._side.name, *self.heard()])
                 detail = f"no broker named {place.broker!r} is heard; those of the cluster that are: {names}"
                 self._refuse(work, "not found", detail)
@@ -260,7 +335,7 @@ class ClusterRouter(TimedRecipient):
     def _search(self, work: Forwarded, now: float) -> None:
         """Ask every other broker; the one that has the object answers."""
         for name, peer in sorted(self._side.peers.items()):
-            if peer.is_silent or not self._send(work, name, None, now):
+            if name not in work.denied and (peer.is_silent or not self._send(work, name, None, now)):
                 work.missed[name] = "it is not heard"
         for name in self._gathering.lost_brokers():
             work.missed.setdefault(name, "it is not heard")
@@ -298,10 +373,22 @@ class ClusterRouter(TimedRecipient):
             self._not_answered(work, broker, ending, now)
         elif answer.kind == MOVED or (answer.kind == "partitioned" and not work.row.writes):
             self._missed(work, broker, f"broker {broker} does not have it any more", now)
-        elif answer.kind == "not found" and self._may_be_elsewhere(work):
-            self._missed(work, broker, "", now)
+        elif answer.kind == "not found" and work.row.answered_by not in KNOWN_HERE:
+            self._denied_at(work, broker, answer, now)
         else:
             self._deliver(work, broker, answer)
+
+    def _denied_at(self, work: Forwarded, broker: str, answer: Answer, now: float) -> None:
+        assert work.place is not None
+        work.denied[broker] = None
+        work.confirmed.update(answer.confirmed)
+        work.has_imports = work.has_imports or answer.has_imports
+        if work.place.kind == "shard" or work.denial is None:
+            work.denial = ErrorView(kind="not found", detail=answer.detail)
+        if self._may_be_elsewhere(work):
+            self._missed(work, broker, "", now)
+        else:
+            self._judge(work, now)
 
     def _may_be_elsewhere(self, work: Forwarded) -> bool:
         """True if another broker may have it: the id of a call, or of an imported job, may name another shard."""
@@ -318,7 +405,7 @@ class ClusterRouter(TimedRecipient):
         elif reason:
             self._wait(work, self._unreachable(work.place.shard or 0, broker, reason), now)
         else:
-            self._forward(work, Place("search"), now)
+            self._forward(work, SEARCH, now)
 
     def _not_answered(self, work: Forwarded, broker: str, ending: Ending, now: float) -> None:
         is_repeated = not work.row.writes or getattr(work.request, "request_id", None) is not None
@@ -341,15 +428,79 @@ class ClusterRouter(TimedRecipient):
         silent = [name for name, reason in work.missed.items() if reason]
         if silent:
             which = f"broker {silent[0]} has" if len(silent) == 1 else f"brokers {', '.join(silent)} have"
-            target = getattr(work.request, work.row.request.__struct_fields__[0])
+            target = getattr(work.request, _first_field(work.row))
             detail = (
                 f"{work.row.target} {target} is at no broker that answered, and {which} not; retry in a few seconds"
             )
             self._refuse(work, "partitioned", detail)
             return
-        work.is_over = True
-        work.local = self._execute(work.row, work.request, work.payload, work.responder, now)
-        self._wake()
+        if self.name in work.denied:
+            self._judge(work, now)
+        else:
+            self._execute_again(work, work.request, now)
+
+    # ---------------------------------------------------------------- denials
+
+    def work_of(self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder) -> Forwarded:
+        """Return the record of an operation that this broker alone was to execute."""
+        work = Forwarded(row, request, payload, responder, self._now() + PATIENCE)
+        try:
+            work.place = self._places.of(row, request, payload, responder.owner.principal.name)
+        except OperationError:  # it was refused for another reason before
+            work.place = HERE
+        return work
+
+    def denied_here(self, work: Forwarded, problem: ErrorView) -> None:
+        """This broker does not have it, or may not tell: look elsewhere, and prove the shards of this one."""
+        work.is_over = False
+        work.local = None
+        work.denial = problem if work.denial is None else work.denial
+        work.denied[self.name] = None
+        if doubt := self._places.shards.doubt():
+            self._refuse(work, "partitioned", f"{_subject(problem)}, and {doubt}; retry in a few seconds")
+            return
+        shard = work.place.shard if work.place is not None else None
+        shards = self._places.denied_by(work.row, work.request, shard)
+        within = min(CONFIRM_WITHIN, max(0.0, work.until - self._now()))
+        self._places.shards.confirm(shards, partial(self._confirmed_here, work), within)
+
+    def _confirmed_here(self, work: Forwarded, confirmed: Sequence[int], problems: dict[int, str]) -> None:
+        if work.is_over:
+            return
+        now = self._now()
+        work.confirmed.update(confirmed)
+        work.has_imports = work.has_imports or self._places.shards.has_imports
+        if problems:
+            shard, reason = next(iter(problems.items()))
+            self._wait(work, self._unreachable(shard, self.name, reason), now)
+        elif self._may_be_elsewhere(work) and (work.place is None or work.place.kind != "search"):
+            self._forward(work, SEARCH, now)  # it is here, and hidden; or another broker has a call with this id
+        else:
+            self._judge(work, now)
+
+    def _judge(self, work: Forwarded, now: float) -> None:
+        """Deny it, if no shard is left that could have it."""
+        assert work.denial is not None
+        doubt = self._places.shards.doubt()
+        if doubt:
+            self._refuse(work, "partitioned", f"{_subject(work.denial)}, and {doubt}; retry in a few seconds")
+            return
+        missing = [each for each in self._needed(work) if each not in work.confirmed]
+        if missing:
+            self._wait(work, f"{_subject(work.denial)}, and {no_answer(missing)}; retry in a few seconds", now)
+        else:
+            self._refuse(work, work.denial.kind, work.denial.detail)
+
+    def _needed(self, work: Forwarded) -> Iterable[int]:
+        """Return the shards that could have it."""
+        shards = self._places.shards
+        if work.row.answered_by in BY_ID and shards.count:
+            named = shard_in(bytes.fromhex(getattr(work.request, _first_field(work.row))), shards.count)
+            if work.has_imports or (named < 0 and not work.confirmed):  # not even known whether there were imports
+                return range(shards.count)
+            return [named] if named >= 0 else []
+        place = work.place
+        return [place.shard] if place is not None and place.shard is not None else []
 
     def _deliver(self, work: Forwarded, broker: str, answer: Answer) -> None:
         work.is_over = True
@@ -374,3 +525,13 @@ class ClusterRouter(TimedRecipient):
         work.open.clear()
         work.responder.refuse(ErrorView(kind=kind, detail=detail))  # type: ignore[arg-type]
         self._wake()
+
+
+def _first_field(row: Operation[Any, Any]) -> str:
+    name: str = row.request.__struct_fields__[0]
+    return name
+
+
+def _subject(problem: ErrorView) -> str:
+    """Return the beginning of the error for something that does not exist."""
+    return problem.detail.partition(": it never existed")[0]

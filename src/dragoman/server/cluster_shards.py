@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.broker_side import NO_LAYOUT, NOT_REACHED, ClusterSide
 from dragoman.cluster.jetstream import ApiError, StreamState, read_stream, stream_info
 from dragoman.cluster.layout import Layout, layout_of, log_subject, stream_name
 from dragoman.cluster.log import Expected
@@ -32,7 +32,6 @@ LOOK_TIMEOUT: Final = 1.0  # for the answer of a leader, after one of another re
 CLOCK_TOLERANCE: Final = 5.0  # seconds; a broker whose clock differs by more does not own shard 0
 STREAM_NOT_FOUND: Final = 10059
 MADE_AGAIN: Final = "the logs of the cluster were deleted and made again since this broker started; start it again"
-NOT_REACHED: Final = "NATS is not reached"
 
 
 def not_initialised(cluster: str) -> str:
@@ -52,7 +51,7 @@ class ClusterShards(TimedRecipient):
         self._io = io
         self.placement = Placement(broker, store)
         self.layout: Layout | None = None
-        self.problem = "the layout of the cluster is not known yet"
+        self.problem = NO_LAYOUT
         self._broker = broker
         self._side = side
         self._client = client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.cluster.broker_side import ClusterSide
@@ -21,7 +22,7 @@ from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.cluster_answers import ClusterAnswers
 from dragoman.server.cluster_events import ClusterEvents
-from dragoman.server.cluster_places import NoShards, Places, ShardOwners
+from dragoman.server.cluster_places import Confirmed, NoShards, Places, ShardOwners
 from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.runner import Runner
 from dragoman.server.watched_events import WatchedEventsSide
@@ -37,6 +38,8 @@ class ShardTable:
     def __init__(self, *owners: str) -> None:
         self.owners = list(owners)
         self.reading: list[int] = []
+        self.cut_off: list[str] = []  # brokers whose shards cannot be proved to be there
+        self.doubts: dict[str, str] = {}  # of brokers
 
     def seen_by(self, node: str) -> ShardOwners:
         return SeenShards(self, node)
@@ -59,6 +62,15 @@ class SeenShards:
 
     def unusable(self, shard: int) -> str:
         return ""
+
+    has_imports = False
+
+    def doubt(self) -> str:
+        return self._table.doubts.get(self._node, "")
+
+    def confirm(self, shards: Iterable[int], done: Confirmed, within: float) -> None:
+        confirmed = [each for each in shards if self.is_ready(each) and self._node not in self._table.cut_off]
+        done(confirmed, {each: "its log does not answer" for each in shards if each not in confirmed})
 
 
 class ShardEntropy(SeededEntropy):

@@ -5,12 +5,13 @@ A broker that is killed is taken out without a word. The others adopt its shards
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from cluster_world import Node
 
+from dragoman.carriers.carrier import Frame
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.jetstream import Append, AppendOutcome
 from dragoman.cluster.log import Expected
@@ -71,6 +72,7 @@ class ShardNode(Node):
         self.remarks = []
         self.subscribed = {}
         self.is_connected = False
+        self.is_cut_off = False
         self.inbox = []
         self.published = 0
         self.requests: list[tuple[Callable[[], Callable[[], None]], Callable[[], None]]] = []
@@ -116,8 +118,14 @@ class ShardNode(Node):
             answer()
         requests, self.requests = self.requests, []
         for execute, fail in requests:
-            self.answers.append(execute() if self.is_connected else fail)
+            self.answers.append(execute() if self.is_connected and not self.is_cut_off else fail)
+        if self.is_cut_off:
+            self.inbox.clear()
         super().step()
+
+    def _send(self, frames: Sequence[Frame]) -> None:
+        if len(frames) == 1 or not self.is_cut_off:
+            super()._send(frames)
 
     def taken(self) -> list[Attempt]:
         """Return the attempts that workers of this broker have received and not answered."""
@@ -175,6 +183,12 @@ class ShardWorld(links.World):
         for log in self.logs:
             log.time = self.now - 500.0
         super().run(seconds)
+
+    def cut_off(self, node: ShardNode, seconds: float = 30.0) -> None:
+        """Cut a broker off without its knowledge, until the others have its shards: nothing that it sends arrives, and
+        nothing arrives there."""
+        node.is_cut_off = True
+        self.run(seconds)
 
     def block(self, shard: int) -> list[bytes]:
         """Let the log of a shard answer nothing. Returns the batches that are sent to it from now on."""
