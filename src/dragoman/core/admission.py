@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from dragoman.core.model import Service
+from dragoman.core.model import Job, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
@@ -19,6 +19,12 @@ GIVEN_BACK: Final = "given back by its worker"
 STOPPED: Final = "the broker stopped while it ran"
 BROKER_STOPS: Final = "the broker stops"
 REFUSED_DRAINING: Final = f"{RefusalReason.DRAINING}: the broker is about to stop"
+
+
+def refusal_when_draining(job: Job) -> RefusalReason | None:
+    """Return the kind of refusal of a call that the broker does not finish before it stops. One that a worker may have
+    seen has none: its client would submit it at another broker, with all its attempts."""
+    return RefusalReason.DRAINING if not job.spent else None
 
 
 def refusal_for(

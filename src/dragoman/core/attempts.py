@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED, GIVEN_BACK, REFUSED_DRAINING
+from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED, GIVEN_BACK, REFUSED_DRAINING, refusal_when_draining
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import CancelAttempt, Effect, SendJob
@@ -204,7 +204,7 @@ class Attempts:
         job.refusals += 1
         remember_tried(job, attempt.worker)
         if self._dispatch.is_draining and not job.options.durable:
-            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, RefusalReason.DRAINING)
+            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, refusal_when_draining(job))
         elif job.queue_due <= now:
             self._job_registry.end(
                 job, TIMED_OUT, b"", f"no worker took it within {job.options.queue_timeout:g} s", now
@@ -290,7 +290,7 @@ class Attempts:
         job.refusals = 0
         job.queue_due = inf
         if self._dispatch.is_draining and not job.options.durable:
-            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, RefusalReason.DRAINING)
+            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, refusal_when_draining(job))
         elif self._outlives_caller(job, now):
             self._retry_after(job, delay, now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dragoman.core.accepted_jobs import enter_job
-from dragoman.core.admission import BROKER_STOPS, REFUSED_DRAINING, STOPPED
+from dragoman.core.admission import BROKER_STOPS, REFUSED_DRAINING, STOPPED, refusal_when_draining
 from dragoman.core.archive import keeps_forever
 from dragoman.core.attempts import Attempts
 from dragoman.core.delays import Delays
@@ -16,7 +16,7 @@ from dragoman.core.job_limits import broker_limit_reached, principal_limit_reach
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import Principals
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, RemovalReason
+from dragoman.core.states import DELAYED, REFUSED, WAITING, RemovalReason
 
 
 class Operator:
@@ -132,7 +132,7 @@ class Operator:
         for job in [
             j for j in self._job_registry.jobs.values() if j.state in (WAITING, DELAYED) and not j.options.durable
         ]:
-            self._attempts.end_early(job, REFUSED, REFUSED_DRAINING, now, RefusalReason.DRAINING)
+            self._attempts.end_early(job, REFUSED, REFUSED_DRAINING, now, refusal_when_draining(job))
 
     def abort(self, now: float) -> None:
         """End every running attempt: the time for draining is over."""

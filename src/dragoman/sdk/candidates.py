@@ -2,7 +2,8 @@
 
 The first address is tried first, the others in random order, so that the clients of a lost broker spread over those
 that are left. A client or a worker stays where it is: after a lost connection it tries the same broker first, and it
-never goes back to an earlier one while the present one answers.
+never goes back to an earlier one while the present one answers. A client goes on from a broker that stops or is cut off
+(`engine.py`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class Round:
 
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
+        self._left: list[Candidate] = []
+        self._stays = False
         self.restart()
 
     @property
@@ -76,14 +79,21 @@ class Round:
         """Return whether a broker has answered at the current address."""
         return self.current.recognition.is_known
 
+    def stay(self) -> None:
+        """Try no other address than the current one from now on."""
+        self._stays = True
+        self._left = []
+
     def restart(self) -> None:
         """Begin the next round."""
-        self.current, *self._left = self._candidates.in_order()
+        if not self._stays:
+            self.current, *self._left = self._candidates.in_order()
         self._problems: list[BrokerUnavailable] = []
 
     def succeeded(self) -> None:
         """Prefer the current address: a broker has answered there."""
-        self._candidates.preferred = self.current
+        if not self._stays:
+            self._candidates.preferred = self.current
         if self._problems:
             self.restart()
 
@@ -91,7 +101,8 @@ class Round:
         """Go to the next address. Returns None, or the problem of all addresses if each has been tried; then the next
         round begins."""
         self._problems.append(problem)
-        self._candidates.avoid(self.current)
+        if not self._stays:
+            self._candidates.avoid(self.current)
         if self._left:
             self.current = self._left.pop(0)
             return None

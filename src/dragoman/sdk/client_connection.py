@@ -22,7 +22,7 @@ from dragoman.dialects.sides import (
     Outcome,
     SubmitOptions,
 )
-from dragoman.sdk.candidates import Candidates, Round
+from dragoman.sdk.candidates import Candidate, Candidates, Round
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     DragomanError,
@@ -40,6 +40,7 @@ from dragoman.streams.dial import BackOff
 
 DIAL_LIMIT = 5.0  # seconds for one attempt to connect, with the handshake
 MAX_DIAL_DELAY = 5.0  # seconds between two attempts
+TURNED_AWAY = ("draining", "partitioned")  # refusals by a broker that cannot do it, while others may
 MAX_SUSPICIOUS_SIZE = max(map(len, SUSPICIOUS))
 OpenLink = Callable[..., Any]
 
@@ -81,6 +82,10 @@ class ConnectionOwner(Protocol):
 
     def ended(self, job: PendingItem) -> None:
         """Called when a job has ended, before its future is completed."""
+
+    def turned_away(self, job: PendingItem, connection: ClientConnection, kind: str) -> bool:
+        """Called when a broker refuses a job that another one may accept. Returns whether it goes to another one; then
+        it does not belong to this connection any more."""
 
     def is_wanted(self, connection: ClientConnection) -> bool:
         """Return whether any job needs this connection."""
@@ -140,6 +145,8 @@ class ClientConnection:
         self._identifying: asyncio.Task[None] | None = None  # identifies the port
         self._identify_timer: asyncio.TimerHandle | None = None  # starts to identify a silent port
         self.dialling: asyncio.Task[None] | None = None
+        self.is_leaving = False  # it gets no more jobs, and ends with those that it has
+        self.lost_at = inf
         self.jobs: dict[PendingItem, None] = {}
         self.side: ClientSide = target.sides.client_side(target.options, self)
 
@@ -155,6 +162,11 @@ class ClientConnection:
     @property
     def has_room(self) -> bool:
         return self._link is not None and (self._is_shared or not self.jobs) and self.side.is_ready
+
+    @property
+    def candidate(self) -> Candidate:
+        """The address of this connection, or of the last one."""
+        return self._last
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -186,6 +198,26 @@ class ClientConnection:
         self.side.forget(job, job.job_id, now)
         if not self._is_shared:
             self.reconnect("the caller of the job does not wait any longer")
+
+    def leave(self) -> None:
+        """Take no more jobs: the client goes to another broker. Those that are in progress here end here."""
+        self.is_leaving = True
+        self._round.stay()
+
+    def take_back(self, now: float, with_operations: bool) -> list[PendingItem]:
+        """Remove and return the jobs that another broker may do: those that were not sent; and operations, which are
+        carried out once, if that is wanted."""
+        found: list[PendingItem] = []
+        for job in list(self.jobs):
+            if with_operations if job.operation is not None else not self._is_sent(job):
+                del self.jobs[job]
+                self.side.forget(job, job.job_id, now)
+                job.connection = None
+                found.append(job)
+        return found
+
+    def _is_sent(self, job: PendingItem) -> bool:
+        return self.side.is_sent(job.job_id)
 
     def fail_all(self, error: Callable[[], DragomanError]) -> None:
         """End all jobs of this connection with an error."""
@@ -266,6 +298,7 @@ class ClientConnection:
             self._last = chosen
             self.side.moved()
         self._link = link
+        self.lost_at = inf
         self.dialling = None
         if not self._round.recognition.is_known:
             self._identify_timer = asyncio.get_running_loop().call_later(SILENCE_LIMIT, self._identify_if_silent)
@@ -391,6 +424,7 @@ class ClientConnection:
     def _end_connection(self, reason: str, is_delayed: bool) -> None:
         """Fail the jobs, or dial if they outlive the connection."""
         self.side.lost()
+        self.lost_at = monotonic()
         if not self.side.outlives_connections:
             self.fail_all(lambda: BrokerUnavailable(reason))
             self.side = self._target.sides.client_side(self._target.options, self)
@@ -425,7 +459,7 @@ class ClientConnection:
     ) -> None:
         if refusal == UNAUTHENTICATED or refusal in NOT_ADMITTED:
             self._not_admitted(job_ref, refusal, reason)
-        else:
+        elif refusal not in TURNED_AWAY or not self._turns_away(job_ref, refusal):
             self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
     def abandoned(self, job_ref: Hashable, reason: str) -> None:
@@ -445,8 +479,18 @@ class ClientConnection:
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
         if kind == UNAUTHENTICATED or kind in NOT_ADMITTED:
             self._not_admitted(job_ref, kind, detail)
-        else:
+        elif kind not in TURNED_AWAY or not self._turns_away(job_ref, kind):
             self._fail(job_ref, OperationError(kind, detail))
+
+    def _turns_away(self, job_ref: Hashable, kind: str) -> bool:
+        """Return whether a job that was refused goes to another broker."""
+        job: PendingItem = job_ref  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is self:
+            return False
+        if self._owner.turned_away(job, self, kind):
+            return True
+        self.jobs[job] = None
+        return False
 
     def _not_admitted(self, job_ref: Hashable, kind: str, detail: str) -> None:
         from dragoman.sdk.refusals import unauthenticated

@@ -6,6 +6,13 @@ SUBMIT and one write. A job needs no task, timer or callback of its own.
 
 In dialects whose calls share a connection, the engine has one connection. In the others, where a connection carries one
 call at a time, it opens up to `connections` of them on demand.
+
+**Several addresses** (R244). A broker that stops refuses jobs as `draining`, and one that is cut off from its cluster
+as `partitioned`. Then the job goes to the next address at once, with the same id, and all later ones follow it: the
+connection is *left*. It gets nothing more, and ends with the calls that it still has. An operation that has no answer
+after some seconds is asked again at the next address, if a second copy makes no second job: it names its jobs by keys
+or ids. A call that was sent waits for the first broker, whose worker may run it. So does `run_schedule`. A job that
+every address has refused rests for a moment and tries all again, until `connect_timeout` is over.
 """
 
 from __future__ import annotations
@@ -26,6 +33,10 @@ from dragoman.sdk.targets import Target
 GRACE = 0.5  # seconds after a job's time-out in which the broker may report the time-out itself
 MAX_TIMER = 3600.0  # seconds; an event loop limits the delay of a timer
 TICK = 1.0  # seconds between two checks of a connection that has jobs
+REST = 0.25  # seconds for which jobs rest that every address has refused; doubles up to the next
+LONGEST_REST = 2.0
+ANSWER_WITHIN = 5.0  # seconds after which an operation without an answer is asked at the next address
+BYTES_A_SECOND = 1 << 20  # of a payload: a larger one may take longer
 
 
 class Engine:
@@ -63,6 +74,11 @@ class Engine:
         self._problem: BrokerUnavailable | None = None
         self._down_since = -inf  # when the last connection was lost
         self._was_up = False
+        self._leaving: list[ClientConnection] = []  # their brokers stop, or are cut off
+        self._turned: dict[PendingItem, tuple[float, int]] = {}  # jobs that were refused: since when, how often
+        self._resting: deque[PendingItem] = deque()  # refused by all addresses
+        self._expected: dict[PendingItem, float] = {}  # operations that go on without an answer, and when
+        self._answers: CoarseTimers[PendingItem] = CoarseTimers()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
 
@@ -130,6 +146,8 @@ class Engine:
                 job = waiting.popleft()
                 if not job.is_over:
                     connection.take(job, now)
+                    if job.operation is not None and len(self.candidates) > 1:
+                        self._expect_answer(job, now)
             connection.flush(now)
         if waiting:
             self._dial_more()
@@ -158,6 +176,95 @@ class Engine:
         if job.connection is not None and not job.is_over:
             job.connection.side.cancel(job.job_id, now)
 
+    # ---------------------------------------------------------------- several addresses
+
+    def turned_away(self, job: PendingItem, connection: ClientConnection, kind: str) -> bool:
+        count = len(self.candidates)
+        if count == 1:
+            return False
+        now = monotonic()
+        since, refusals = self._turned.get(job, (now, 0))
+        if now - since >= self._connect_timeout:
+            return False
+        self._turned[job] = since, refusals + 1
+        self._forget_answer(job)
+        job.connection = None
+        job.entered = now
+        self._leave(connection, now)
+        rounds, is_within = divmod(refusals + 1, count)
+        if is_within:
+            self._waiting.append(job)
+        else:
+            if not self._resting:
+                self._loop.call_later(min(REST * 2.0 ** (rounds - 1), LONGEST_REST), self._try_again)
+            self._resting.append(job)
+        return True
+
+    def _try_again(self) -> None:
+        """Try all addresses once more for jobs that each has refused."""
+        if not self._is_closed:
+            self._waiting.extend(self._resting)
+            self._resting.clear()
+            self._assign(monotonic())
+
+    def _leave(self, connection: ClientConnection, now: float, is_silent: bool = False) -> None:
+        """Go to the next address with everything that another broker may do. `is_silent`: operations have no answer."""
+        if connection not in self._connections:
+            return
+        self.candidates.avoid(connection.candidate)
+        for each in [each for each in self._connections if each.candidate is connection.candidate]:
+            self._connections.remove(each)
+            self._leaving.append(each)
+            each.leave()
+            for job in each.take_back(now, is_silent):
+                self._forget_answer(job)
+                job.entered = now
+                self._waiting.append(job)
+        if not self._connections:
+            self._connections.append(ClientConnection(self._target, self, self._connect_timeout, self._open))
+
+    def _expect_answer(self, job: PendingItem, now: float) -> None:
+        """Note when an operation is asked at the next address, if it has no answer."""
+        operation = job.operation
+        if operation is None or job in self._expected:
+            return
+        _, refusals = self._turned.get(job, (0.0, 0))
+        limit = ANSWER_WITHIN * (1 + refusals) + operation.wait + len(job.payload) // BYTES_A_SECOND
+        self._expected[job] = self._answers.add(job, limit, now)
+
+    def _forget_answer(self, job: PendingItem) -> None:
+        due = self._expected.pop(job, None)
+        if due is not None:
+            self._answers.discard(job, due)
+
+    def _go_on_without(self, job: PendingItem, now: float) -> None:
+        """Ask the next address: an operation has no answer."""
+        self._expected.pop(job, None)
+        connection = job.connection
+        if job.is_over or connection is None:
+            return
+        if not connection.is_ready:  # it is sent on the next connection, wherever that is
+            self._expect_answer(job, now)
+            return
+        since, refusals = self._turned.get(job, (now, 0))
+        self._turned[job] = since, refusals + 1
+        self._leave(connection, now, is_silent=True)
+
+    def _tick_leaving(self, now: float) -> float:
+        """End the connections that were left, when their calls have ended. Returns the time of the next look."""
+        due = inf
+        for connection in list(self._leaving):
+            if connection.jobs and now >= connection.lost_at + self._connect_timeout:
+                connection.fail_all(self._no_broker)
+            if not connection.jobs:
+                self._leaving.remove(connection)
+                connection.close()
+                continue
+            due = min(due, now + TICK)
+            if connection.is_open:
+                due = min(due, connection.side.tick(now))
+        return due
+
     # ---------------------------------------------------------------- calls from connections
 
     def batch_done(self, connection: ClientConnection) -> None:
@@ -167,6 +274,8 @@ class Engine:
             self._assign(now)
         else:
             connection.flush(now)
+        if self._leaving:
+            self._run_due(now)
         if self._down_since != inf and connection.is_ready:
             self._was_up = True
             self._down_since = inf
@@ -178,6 +287,9 @@ class Engine:
         job.payload = b""
         if job.due:
             self._timers.discard(job, job.due)
+        if self._turned or self._expected:
+            self._turned.pop(job, None)
+            self._forget_answer(job)
 
     def is_wanted(self, connection: ClientConnection) -> bool:
         return bool(connection.jobs) or any(not job.is_over for job in self._waiting)
@@ -215,6 +327,14 @@ class Engine:
             is_up = is_up or connection.is_ready
         for job in self._timers.overdue(now):
             self._time_out(job, now)
+        if self._expected:
+            for job in self._answers.overdue(now):
+                self._go_on_without(job, now)
+            if self._waiting:
+                self._assign(now)
+            due = min(due, self._answers.next_due())
+        if self._leaving:
+            due = min(due, self._tick_leaving(now))
         if not is_up:
             due = min(due, self._fail_waiting(now), self._fail_sent(now))
         due = min(due, self._timers.next_due())
@@ -284,8 +404,9 @@ class Engine:
             self._timer.cancel()
             self._timer = None
         self.cancel_unsent()
-        tasks = [task for each in self._connections for task in each.tasks]
-        for connection in self._connections:
+        connections = [*self._connections, *self._leaving]
+        tasks = [task for each in connections for task in each.tasks]
+        for connection in connections:
             jobs, connection.jobs = connection.jobs, {}
             connection.close()
             for job in jobs:
@@ -296,7 +417,7 @@ class Engine:
 
     def cancel_unsent(self) -> None:
         """End all jobs that were not sent as cancelled. May be called from any thread once the loop has stopped."""
-        for jobs in (self._waiting, self._inbox):
+        for jobs in (self._waiting, self._inbox, self._resting):
             while jobs:
                 try:
                     job = jobs.popleft()

@@ -141,7 +141,12 @@ class HttpWorker:
                 raise failure
             self._log.moved(refusal)
             return await self._join()
-        raise BrokerUnavailable(f"{self._exchanges.round.place} rejected this worker: {problem.detail}")
+        rejected = BrokerUnavailable(f"{self._exchanges.round.place} rejected this worker: {problem.detail}")
+        failure = self._exchanges.round.failed(rejected)
+        if failure is not None:
+            raise failure
+        self._log.moved(rejected)
+        return await self._join()
 
     async def _next(self, member: Membership, wait: float) -> Response:
         return await self._exchanges.send(write_next(member, wait, self._held), wait + RESPONSE_TIMEOUT)

@@ -15,7 +15,8 @@ OperationAnswer = tuple[bytes, Frame]  # the view as JSON, and a payload
 class OperationCall:
     """A request. `timeout`: seconds to wait for the answer; None: as long as the connection lasts. `extras`: of the job
     that it creates; they are sent if the broker understands them. `number`: of a request that is carried out once,
-    however often it is sent; each copy has its text in the field `request_id`."""
+    however often it is sent; each copy has its text in the field `request_id`. `wait`: seconds for which the broker may
+    hold the answer back, as the request says."""
 
     text: str
     form: bytes
@@ -23,3 +24,4 @@ class OperationCall:
     timeout: float | None = None
     extras: JobExtras | None = None
     number: RequestNumber | None = None
+    wait: float = 0.0

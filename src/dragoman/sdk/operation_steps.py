@@ -80,7 +80,8 @@ def perform(
 
     _refuse_nan(request)
     number = new_request() if getattr(request, "request_id", "") is None else None
-    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout, extras, number)
+    wait = getattr(request, "wait", 0.0)
+    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout, extras, number, wait)
     deadline = monotonic() + (LOADING_TIMEOUT if timeout is None else timeout)
     try:
         while True:

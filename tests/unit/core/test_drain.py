@@ -258,6 +258,19 @@ def test_call_is_not_tried_again_when_the_broker_closes(broker: CheckedBroker, w
     assert attempt.job.outcome is outcome
 
 
+def test_call_that_was_tried_is_refused_without_a_kind_when_the_broker_closes(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """Its client would submit it at another broker as if it had never run, with all its attempts."""
+    worker = broker.worker()
+    attempt = broker.running(worker, caller=caller, attempts=5)
+    broker.leave(worker, 1.0, "gone")
+    assert (attempt.job.state, attempt.job.spent) == (JobState.DELAYED, 1)
+    broker.take()
+    broker.operator.close(2.0)
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.REFUSED, reason=DRAINED)]
+
+
 def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -> None:
     """D8."""
     worker = broker.worker(capacity=2)

@@ -11,9 +11,11 @@ import pytest
 from engine_world import RESUMED, WELCOME, FakeJob, World, jobs_of, run_virtually
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import SubmitOptions
+from dragoman.dialects.native.codec import write_failed, write_object
+from dragoman.dialects.native.messages import HEARTBEAT
+from dragoman.dialects.sides import Outcome, SubmitOptions
 from dragoman.sdk.candidates import Candidates, Round
-from dragoman.sdk.errors import BrokerUnavailable, NotAllowed, WrongDialect
+from dragoman.sdk.errors import BrokerUnavailable, JobRefused, NotAllowed, OperationError, WrongDialect
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.targets import caller_target
 
@@ -298,6 +300,203 @@ def test_the_end_of_a_connection_that_has_just_opened_starts_one_dial(monkeypatc
         world.links[1].receive(WELCOME)
         world.links[1].receive([b"\x20" + job.job_id, b"r"])
         assert job.outcome == b"r"
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+# -------------------------------------------------------------------- brokers that stop, or are cut off
+
+
+def refuses(job: FakeJob, kind: str) -> list[bytes]:
+    """Return the refusal of a call or an operation."""
+    if job.operation is None:
+        frames = write_failed(Outcome.REFUSED, job.job_id, kind, f"{kind} now")
+    else:
+        frames = write_object(job.job_id[-8:], kind, f"{kind} now")
+    return [bytes(each) for each in frames]
+
+
+@pytest.mark.parametrize("kind", ["draining", "partitioned"])
+@pytest.mark.parametrize("is_operation", [False, True])
+def test_what_a_broker_turns_away_goes_to_the_next_address_at_once(
+    kind: str, is_operation: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R244: a client stayed at a broker that drained, and all its calls were refused until that had gone."""
+
+    async def main() -> None:
+        world = World(THREE)
+        running = FakeJob(b"runs", number=8)
+        job = operation("enqueue", 7) if is_operation else FakeJob(b"x", number=7)
+        link = await world.connected(running, job)
+        began = world.loop.time()
+        link.receive(refuses(job, kind))
+        await world.run_once()
+        assert world.dialled == [A, B]
+        assert world.loop.time() == began
+        world.links[1].receive(WELCOME)
+        await world.run_once()
+        _, again = sent_on(world.links[1])
+        assert (again[0][:1], job.job_id[-8:] in b"".join(again[:2])) == (b"\x40" if is_operation else b"\x10", True)
+        later = FakeJob(b"later", number=9)
+        world.enter(later)
+        await world.run_once()
+        assert len(sent_on(world.links[1])) == 1, "later ones follow"
+        link.receive([b"\x20" + running.job_id, b"kept"])
+        await world.run_once()
+        assert (running.outcome, link.is_closed, job.outcome) == (b"kept", True, None)
+        assert not world.links[1].is_closed
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+def test_no_call_is_refused_while_brokers_restart_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(THREE)
+        job = FakeJob(b"x")
+        link = await world.connected(job)
+        for number in range(1, 8):
+            link.receive(refuses(job, "draining"))
+            await world.until(lambda number=number: len(world.links) > number)  # type: ignore[misc]
+            link = world.links[number]
+            link.receive(WELCOME)
+            await world.run_once()
+        assert world.dialled == [A, B, C, A, B, C, A, B]
+        link.receive([b"\x20" + job.job_id, b"r"])
+        assert job.outcome == b"r"
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+@pytest.mark.parametrize("is_operation", [False, True])
+def test_what_all_brokers_turn_away_for_long_is_refused(is_operation: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(TWO, connect_timeout=4.0)
+        job = operation("enqueue", 1) if is_operation else FakeJob(b"x")
+        link = await world.connected(job)
+        began = world.loop.time()
+        while job.outcome is None:
+            count = len(world.links)
+            link.receive(refuses(job, "partitioned"))
+            await world.until(lambda count=count: len(world.links) > count or job.outcome is not None)  # type: ignore[misc]
+            link = world.links[-1]
+            link.receive(WELCOME)
+            await world.run_once()
+        assert isinstance(job.outcome, OperationError if is_operation else JobRefused)
+        assert "partitioned now" in str(job.outcome)
+        assert 4.0 <= world.loop.time() - began < 7.0
+        assert len(world.dialled) < 14, "rounds become slower"
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+def test_a_client_with_one_address_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(f"tcp://{A}")
+        job, asked = FakeJob(b"x"), operation("enqueue", 2)
+        link = await world.connected(job, asked)
+        link.receive(refuses(job, "draining"), refuses(asked, "partitioned"))
+        assert isinstance(job.outcome, JobRefused)
+        assert isinstance(asked.outcome, OperationError)
+        assert world.dialled == [A]
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+def test_an_operation_without_an_answer_is_asked_at_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that was cut off from its cluster held requests for half a minute. Calls that were sent stay there: a
+    worker may run them. What was not sent goes along."""
+
+    async def main() -> None:
+        world = World(TWO)
+        calls = [FakeJob(b"%d" % number, number=number) for number in range(20, 26)]  # two more than the window
+        asked, waits = operation("enqueue", 1), operation("result", 2)
+        waits.operation = OperationCall("result", b"{}", wait=30.0)
+        link = await world.connected(*calls[:3], asked)
+        began = world.loop.time()
+        await world.until(lambda: len(world.links) == 2)
+        assert 5.0 <= world.loop.time() - began < 5.5
+        world.links[1].receive(WELCOME)
+        world.enter(*calls[3:], waits)
+        await world.run_once()
+        sent = sent_on(world.links[1])
+        assert [message[0][:1] for message in sent] == [b"\x01", b"\x40", b"\x10", b"\x40"]
+        link.receive([b"\x20" + calls[0].job_id, b"r"])
+        assert calls[0].outcome == b"r"
+        assert calls[1].outcome is None
+        world.links[1].receive([b"\x41" + asked.job_id[-8:], b"{}", b""])
+        assert asked.outcome == (b"{}", b"")
+        link.receive([b"\x41" + asked.job_id[-8:], b"{}", b""])  # the first answer after all
+        for _ in range(17):
+            await asyncio.sleep(2.0)
+            for each in world.links:
+                each.receive([bytes((HEARTBEAT,))])
+        assert world.dialled == [A, B], "a request that waits has more time"
+        await world.until(lambda: len(world.links) == 3)
+        assert world.dialled == [A, B, A]
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+def test_calls_at_a_broker_that_was_left_end_when_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(TWO, connect_timeout=4.0)
+        running, job = FakeJob(b"runs", number=8), FakeJob(b"x", number=7)
+        link = await world.connected(running, job)
+        link.receive(refuses(job, "draining"))
+        await world.until(lambda: len(world.links) == 2)
+        world.links[1].receive(WELCOME)
+        world.gone = {A: refused(A)}
+        link.ended("cut")
+        await world.until(lambda: running.outcome is not None)
+        assert isinstance(running.outcome, BrokerUnavailable)
+        assert set(world.dialled[2:]) == {A}, "another broker does not know the call"
+        world.links[1].receive([b"\x20" + job.job_id, b"r"])
+        assert job.outcome == b"r"
+        await world.engine.close()
+
+    run_virtually(monkeypatch, main)
+
+
+def test_a_job_that_is_turned_away_may_be_cancelled_and_the_client_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(TWO)
+        dropped, closed = FakeJob(b"x", number=1), FakeJob(b"y", number=2)
+        link = await world.connected(dropped, closed)
+        for _ in range(2):
+            link.receive(refuses(dropped, "draining"), refuses(closed, "draining"))
+            await world.run_once()
+            link = world.links[-1]
+            link.receive(WELCOME)
+            await world.run_once()
+        world.engine.drop(dropped)
+        await world.run_once()
+        assert dropped.is_over
+        await world.engine.close()
+        assert closed.outcome is not None
+        assert dropped.outcome is None
+
+    run_virtually(monkeypatch, main)
+
+
+def test_an_http_client_goes_to_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(f"http://{A},{B}", connections=2)
+        job = FakeJob(b"x", SubmitOptions("echo"), 1)
+        world.enter(job)
+        await world.run_once()
+        body = b'{"type":"urn:dragoman:draining","title":"Draining","status":503,"detail":"stops"}'
+        world.links[0].receive([b"503", b"content-type:application/problem+json\nconnection:close", body])
+        await world.run_once()
+        assert world.dialled == [A, B]
+        assert job.outcome is None
+        assert world.links[0].is_closed
+        assert len(sent_on(world.links[1])) == 1
         await world.engine.close()
 
     run_virtually(monkeypatch, main)
