@@ -242,3 +242,40 @@ def test_short_jobs_run_once_while_their_workers_go_from_broker_to_broker(
     assert {wait_for_end(present, job) for job in jobs} == {("done", 1)}
     runs = {each.name: each.read_text().count("run") for each in folder.iterdir()}
     assert runs == dict.fromkeys(jobs.values(), 1)
+
+
+def test_a_rolling_restart_refuses_no_request_of_a_client_with_several_addresses(
+    programs: Programs, nats: NatsServer, tmp_path: Path
+) -> None:
+    """R244: each broker drains for a while, because a call runs there. Clients stayed, and all their calls were refused
+    until it had gone. The call that runs ends where it is."""
+    present, listeners = members_on_fixed_ports(programs, nats)
+    for first in range(3):
+        start_worker(programs, url_of_all(present, first), threads=2, function="upper")
+    for member in present:
+        until(lambda member=member: member.offers("upper"), "the service is offered", PATIENCE)
+    jobs: list[str] = []
+    for index, name in enumerate(NAMES):
+        folder = job_folder(tmp_path, name)
+        start_worker(programs, present[index].url, threads=1)
+        until(lambda index=index: present[index].offers("waits"), "the service is offered", PATIENCE)
+        with closing(Client(url_of_all(present, index))) as client:
+            assert client.call("upper", b"before") == b"BEFORE"
+            holding = client.submit("waits", str(folder).encode())
+            wait_for_start(folder)
+            present[index].program.signal(signal.SIGTERM)
+            for number in range(20):
+                assert client.call("upper", b"call %d" % number) == b"CALL %d" % number
+                jobs.append(client.enqueue("upper", b"job"))
+            assert not holding.done()
+            (folder / "go").touch()
+            assert holding.result(PATIENCE) == b"went"
+            assert present[index].program.ends(PATIENCE) == 0
+            assert client.call("upper", b"after") == b"AFTER"
+        present[index] = Member(programs, nats, name, listeners=listeners[index])
+        present[index].wait()
+        until(lambda: all(len(each.knows()) == 3 for each in present), f"{name} is back", PATIENCE)
+        wait_for_balance(present)
+    with closing(Client(url_of_all(present))) as client:
+        assert {client.result(job, timeout=PATIENCE) for job in jobs} == {b"JOB"}
+    assert len(set(jobs)) == 3 * 20

@@ -24,14 +24,17 @@ class Departure:
         self._is_announced = False
 
     def tick(self, is_gossiped: bool, may_send_away: bool, now: float) -> float:
-        """`is_gossiped`: the others are told that this broker stops. `may_send_away`: its shards have gone."""
+        """`is_gossiped`: the others are told that this broker stops. `may_send_away`: its shards have gone, so that
+        workers may take running jobs along."""
         if is_gossiped and not self._is_announced:
             self._is_announced = True
             for peer in self._peers.values():
                 peer.link.add(NOTHING)
             self._request_flush()
-        if may_send_away and self._has_company():
-            self._taken.send_away()
+        if self._has_company():
+            self._taken.send_idle_away()
+            if may_send_away:
+                self._taken.send_away()
         return now + DEPART_EVERY
 
     def _has_company(self) -> bool:

@@ -151,6 +151,13 @@ class TakenJobs(Arrivals):
                 self._sent_away[worker.id] = None
                 self._broker.handover.send_away(worker)
 
+    def send_idle_away(self) -> None:
+        """Ask workers that run nothing to go to another broker: this one gives them no more jobs."""
+        for worker in self._broker.worker_registry.workers.values():
+            if worker.profile.can_move and not worker.running and worker.id not in self._sent_away:
+                self._sent_away[worker.id] = None
+                self._broker.handover.send_away(worker)
+
     def _has_only_background(self, worker: Worker) -> bool:
         return all(token in self.background for token in worker.running)
 

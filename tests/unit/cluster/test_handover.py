@@ -247,6 +247,24 @@ def test_a_worker_with_a_running_call_is_sent_away_when_that_has_ended() -> None
     assert (first.local.moved, first.results) == ([worker], [("done", b"called")])
 
 
+def test_idle_workers_are_sent_away_at_once() -> None:
+    """R246: they stayed until the last call of their broker had ended, and no other broker had their services."""
+    world = ShardWorld("a", "b")
+    world.wait_for_owners()
+    node = world.node("a")
+    idle, rooted, busy = node.worker(moves=True), node.worker(), node.worker("other", moves=True)
+    node.call(b"call", service="other")
+    world.run_until(lambda: node.local.sent)
+    stop(world, node)
+    world.run_until(lambda: node.local.moved, 2.0)
+    world.run(1.0)
+    assert node.local.moved == [idle]
+    assert rooted in node.broker.worker_registry.workers.values()
+    node.finish(node.local.sent[0], b"called")
+    world.run(1.0)
+    assert node.local.moved == [idle, busy]
+
+
 def test_a_worker_that_cannot_move_is_waited_for() -> None:
     world = world_with_workers("a", "b", "c")
     id, first, _, _ = places(world, True)
@@ -283,6 +301,7 @@ def test_a_worker_is_not_sent_away_if_there_is_no_other_broker() -> None:
     id = enqueue(world, b"x", attempts=1)
     (node,) = world.all_nodes
     running_at(world, node, id)
+    node.worker("other", moves=True)
     stop(world, node)
     world.run(5.0)
     assert not node.local.moved
