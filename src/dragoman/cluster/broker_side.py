@@ -191,6 +191,11 @@ class ClusterSide(TimedRecipient):
         self._keeps_from = now
         self._has_begun = False
 
+    def silence(self, now: float) -> str:
+        """Return a sentence if the gossip of this broker does not come back to it: NATS is frozen, or cut off."""
+        heard_until = max(self._hears_all_from, self.shares.granter.echoed_at + ECHO_WITHIN)
+        return CUT_OFF if self.is_connected and now > heard_until else ""
+
     def doubt(self, now: float) -> str:
         """Return the reason why this broker may not know the others, or their shards; empty: it knows them."""
         if not self.is_connected:
@@ -198,8 +203,8 @@ class ClusterSide(TimedRecipient):
         refusal = self.membership.refusal()
         if refusal or now < self._hears_all_from:
             return refusal or LISTENING
-        if now > self.shares.granter.echoed_at + ECHO_WITHIN:
-            return CUT_OFF
+        if silence := self.silence(now):
+            return silence
         return "" if self.keeper is not None else NO_LAYOUT
 
     def _publish(self, subject: bytes, payload: bytes) -> None:

@@ -49,7 +49,7 @@ def open_store(
 
 
 def store_problems(
-    store: SqliteStore | NullStore | ShardStore, side: ClusterSide | None
+    store: SqliteStore | NullStore | ShardStore, side: ClusterSide | None, now: float
 ) -> tuple[list[str], list[str]]:
     """Return the reasons why new jobs cannot be stored now; and sentences about shards that do not work while others
     do. No other broker could do better with these, so a load balancer must not take this broker away."""
@@ -57,6 +57,8 @@ def store_problems(
         return [] if store.problem is None else [f"the store cannot write: {store.problem}"], []
     if store.problem is not None:
         return [f"background jobs are refused: {store.problem}"], []
+    if side is not None and (silence := side.silence(now)):
+        return [f"background jobs may have other owners by now: {silence}"], []
     keeper = None if side is None else side.keeper
     if keeper is None:
         return [], []

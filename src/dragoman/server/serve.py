@@ -231,7 +231,8 @@ class Server:
 
     def health(self) -> HealthView:
         """True if new jobs are accepted now, with the problems if not."""
-        problems, degraded = store_problems(self.store, self._member.side if self._member is not None else None)
+        side = self._member.side if self._member is not None else None
+        problems, degraded = store_problems(self.store, side, self._now())
         if not self._is_open:
             problems.append("not every listener is open")
         if self._is_draining:

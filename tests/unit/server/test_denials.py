@@ -14,6 +14,7 @@ from dragoman.cluster.records import Watched
 from dragoman.core.model import JobId
 from dragoman.operations.group_schemas import BatchJob
 from dragoman.operations.schemas import ErrorView
+from dragoman.server.open_store import store_problems
 
 UNKNOWN = "ab" * 15
 GROUP = "77" * 15
@@ -140,6 +141,18 @@ def test_the_next_owner_is_asked_when_the_shard_turns_out_to_be_lost() -> None:
     a.side.shares.granter.echoed_at = a.world.now  # it was frozen, and does not know that nothing came back
     view = a.ask("job", id=id)
     assert (view.id, view.broker) == (id, "b")
+
+
+def test_a_broker_that_is_cut_off_is_not_ready() -> None:
+    """A load balancer went on to send it requests."""
+    world = ShardWorld("a", "b")
+    a = world.nodes["a"]
+    assert store_problems(a.shards, a.side, world.now) == ([], [])
+    world.cut_off(a, 5.0)
+    (problem,), _ = store_problems(a.shards, a.side, world.now)
+    assert "nothing comes back from NATS" in problem
+    a.is_cut_off = False
+    world.run_until(lambda: store_problems(a.shards, a.side, world.now) == ([], []), 2.0)
 
 
 def test_lists_of_a_broker_that_is_cut_off_name_the_shards_without_an_answer() -> None:

@@ -277,9 +277,15 @@ def test_a_broker_is_ready_while_one_of_its_shards_can_be_written(world: ShardWo
     node = node_of(world)
     for shard, kept in enumerate(node.keeper.kept):
         assert kept.log.writer is not None
-        assert store_problems(node.shards, node.side) == ([], [f"shard {each}: full" for each in range(shard)])
+        assert store_problems(node.shards, node.side, node.world.now) == (
+            [],
+            [f"shard {each}: full" for each in range(shard)],
+        )
         kept.log.writer.problem = "full"
-    assert store_problems(node.shards, node.side) == (["background jobs are refused: shard 0: full"], [])
+    assert store_problems(node.shards, node.side, node.world.now) == (
+        ["background jobs are refused: shard 0: full"],
+        [],
+    )
 
 
 def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) -> None:
@@ -290,7 +296,7 @@ def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) ->
     world.logs[BLOCKED].is_gone = True
     world.run_until(lambda: node.keeper.kept[BLOCKED].log.loss, 90.0)
     before = node.remarks.count("shard log unusable")
-    problems, (sentence,) = store_problems(node.shards, node.side)
+    problems, (sentence,) = store_problems(node.shards, node.side, node.world.now)
     assert problems == []
     assert sentence.startswith("shard 2 of the cluster is unusable: the log cannot be used: stream not found; ")
     answer = node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[1])
@@ -300,7 +306,7 @@ def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) ->
     assert node.remarks.count("shard log unusable") == before + 2
     world.logs[BLOCKED].is_gone = False
     world.run(20.0)
-    assert store_problems(node.shards, node.side) == ([], [])
+    assert store_problems(node.shards, node.side, node.world.now) == ([], [])
 
 
 class NoOwners:
@@ -339,7 +345,7 @@ def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: Shard
     sentence = "shard 2 of the cluster is unusable: message "
     for _ in range(400):  # it is looked at again meanwhile
         world.run(0.1)
-        problems, (degraded,) = store_problems(other.shards, other.side)
+        problems, (degraded,) = store_problems(other.shards, other.side, other.world.now)
         assert problems == []
         assert degraded.startswith(sentence)
         assert "dragoman export --skip-damaged" in degraded
