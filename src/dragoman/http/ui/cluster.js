@@ -13,9 +13,11 @@ export const ownName = (snapshot) => brokersOf(snapshot).find((each) => each.her
 export const shown = (snapshot) => brokersOf(snapshot).length > 0 && html`
   <a class="dim" href="/broker">${plural(brokersOf(snapshot).length, "broker")}</a>${unanswered(snapshot)}`;
 
-/** A tag for each broker whose part is missing in a snapshot or a list. */
-export const unanswered = (view) => (view?.unanswered ?? []).map((name) =>
-  html`<span class="tag warn">${name} does not answer</span>`);
+/** A tag for each broker, and each shard, whose part is missing in a snapshot or a list. */
+export const unanswered = (view) => [
+  ...(view?.unanswered ?? []).map((name) => html`<span class="tag warn">${name} does not answer</span>`),
+  ...(view?.unanswered_shards ?? []).map((shard) => html`<span class="tag warn">shard ${shard} does not answer</span>`),
+];
 
 /** The sentence of the banner about brokers that do not answer; empty if all do. */
 export function missing(snapshot) {
