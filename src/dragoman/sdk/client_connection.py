@@ -83,7 +83,7 @@ class ConnectionOwner(Protocol):
     def ended(self, job: PendingItem) -> None:
         """Called when a job has ended, before its future is completed."""
 
-    def turned_away(self, job: PendingItem, connection: ClientConnection, kind: str) -> bool:
+    def turned_away(self, job: PendingItem, connection: ClientConnection) -> bool:
         """Called when a broker refuses a job that another one may accept. Returns whether it goes to another one; then
         it does not belong to this connection any more."""
 
@@ -487,7 +487,7 @@ class ClientConnection:
         job: PendingItem = job_ref  # type: ignore[assignment]
         if self.jobs.pop(job, self) is self:
             return False
-        if self._owner.turned_away(job, self, kind):
+        if self._owner.turned_away(job, self):
             return True
         self.jobs[job] = None
         return False

@@ -178,7 +178,7 @@ class Engine:
 
     # ---------------------------------------------------------------- several addresses
 
-    def turned_away(self, job: PendingItem, connection: ClientConnection, kind: str) -> bool:
+    def turned_away(self, job: PendingItem, connection: ClientConnection) -> bool:
         count = len(self.candidates)
         if count == 1:
             return False
