@@ -170,6 +170,14 @@ class TableShard(ShardEvents):
         self._broker.oracle.submitted(self.number, text)
         self._add([text], now)
 
+    def ask(self, text: str, was_acknowledged: bool, now: float) -> None:
+        """Say whether a write exists. That it does not is proved first."""
+        if text in self.writes:
+            return
+        self._broker.oracle.hit("missed")
+        deny = partial(self._broker.oracle.denied, self._broker.label, self.number, text, was_acknowledged)
+        self.log.confirm(lambda then: deny(), now)
+
     def _add(self, texts: list[str], now: float) -> None:
         self._tickets += 1
         self._waiting[self._tickets] = texts
@@ -427,3 +435,15 @@ class LogBroker(ShardActions):
         table = self.world.random.choice(owned)
         self.act(lambda: table.write(text, self.world.now))
         return True
+
+    def ask(self) -> None:
+        """Ask for one of the last writes of a shard that we have, as we believe, or for one that nobody has written."""
+        if not self.is_alive or self.is_frozen:
+            return
+        owned = [each for each in self.tables if self.shards[each.number].phase is ShardPhase.OWNED]
+        if not owned:
+            return
+        table = self.world.random.choice(owned)
+        latest = list(self.oracle.acknowledged[table.number])[-3:]
+        text = self.world.random.choice([*latest, "never written"])
+        self.act(lambda: table.ask(text, text in latest, self.world.now))

@@ -3,6 +3,7 @@
 - C1: of one shard, what a broker counts as saved is in a commit that counts. So two brokers cannot both save.
 - C2: whatever was acknowledged is in the table of every later owner.
 - R114: what is in a table of an owner is in a commit that counts.
+- R241: a broker that says that a write does not exist is right: nobody had acknowledged it when the question came.
 - R116: no log raises an alarm: nothing is missing in the model, so a reader that says so is wrong.
 """
 
@@ -82,6 +83,12 @@ class LogOracle:
                 raise Broken(f"C1: {broker} counts {text} of shard {shard} as saved, and no commit that counts has it")
             self.acknowledged[shard][text] = None
         self.hits["saved"] += len(texts)
+
+    def denied(self, broker: str, shard: int, text: str, was_acknowledged: bool) -> None:
+        """A broker says that there is no such write. `was_acknowledged`: when it was asked."""
+        if was_acknowledged:
+            raise Broken(f"R241: {broker} denies {text} of shard {shard}, which was acknowledged before it was asked")
+        self.hits["denied"] += 1
 
     def adopted(self, broker: str, shard: int, epoch: int, table: list[str]) -> None:
         """A broker has read a log."""

@@ -22,7 +22,7 @@ from sim.world import BEGIN, World
 RARE = (
     "saved", "adopted", "fenced", "refused", "evicted", "released", "cleaned", "voids", "leaks",
     "kill broker", "freeze broker", "cut broker", "cut broker silently", "kill server", "freeze server", "cut route",
-    "cut route one way", "stop broker", "clock jump", "two servers", "clean", "vanished",
+    "cut route one way", "stop broker", "clock jump", "two servers", "clean", "vanished", "missed", "denied",
 )  # fmt: skip
 
 FAULTS = (
@@ -132,6 +132,7 @@ class Story:
         text = f"w{self.writes}"
         if broker.write(text):
             self.writes += 1
+        self.brokers[self.world.random.choice(sorted(self.brokers))].ask()
 
     def _fault(self) -> None:
         if self.is_calm:

@@ -143,6 +143,11 @@ class ShardLog:
         return self._voids + (0 if self._writer is None else self._writer.voids)
 
     @property
+    def empty(self) -> int:
+        """Empty commits since the log was claimed, or cleaned."""
+        return 0 if self._writer is None else self._writer.empty
+
+    @property
     def writer(self) -> LogWriter | None:
         """The writer, for metrics."""
         return self._writer
@@ -189,6 +194,17 @@ class ShardLog:
 
         self._io.inspect(inspected, now)
 
+    def confirm(self, done: Callable[[float], None], now: float) -> str:
+        """Prove that the shard is ours now (`LogWriter.confirm`). `done` follows, unless the shard is lost. Returns the
+        reason why nothing can be proved, or an empty text."""
+        writer = self._writer
+        if writer is None or self.phase is not LogPhase.OWNED:
+            return "it is not at this broker"
+        problem = self.loss or writer.problem
+        if not problem:
+            writer.confirm(done, now)
+        return problem
+
     def _look_for_loss(self, found: StreamState | ApiError, epoch: int, last: int, now: float) -> None:
         """Notice a log that is gone, that ends before a message that was stored, or that begins after our claim. A
         stale leader may say so, too."""
@@ -220,6 +236,8 @@ class ShardLog:
         behind it."""
         assert self.phase is LogPhase.OWNED
         self._first = self.epoch
+        if self._writer is not None:
+            self._writer.empty = 0
         self._io.purge(self.epoch, done, now)
 
     def release(self, now: float) -> None:

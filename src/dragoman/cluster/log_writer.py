@@ -15,6 +15,11 @@ with the same expected sequence, for as long as it takes: no answer says nothing
     none                            send again
     another error                   note it as `problem`, and send again later
 
+**Confirmation.** An append that was sent after a question came, and that is in the log, proves that the shard was ours
+when the question came (`confirm`): no broker had claimed it before. If nothing is to be written, an empty commit is the
+proof, at most one every `CONFIRM_EVERY`. A question to the leader would be no proof: one that was cut off from the
+others answers as it was. An append that was sent before proves nothing, also if it is sent again.
+
 A writer that has not claimed yet does not skip what it finds: somebody else writes, so its claim is lost. A writer that
 never hears of a newer claim cannot do harm: its appends do not fit, and those that do are void (`epochs.py`).
 """
@@ -22,6 +27,7 @@ never hears of a newer claim cannot do harm: its appends do not fit, and those t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -38,6 +44,9 @@ OVERHEAD: Final = 64  # bytes of a commit besides its body and ages
 AGE_BYTES: Final = 9  # of one age
 FIRST_PAUSE: Final = 0.05  # seconds before an append is sent again; doubles up to the next
 LONGEST_PAUSE: Final = 1.0
+CONFIRM_EVERY: Final = 0.05  # seconds between two empty commits
+
+Confirmed = Callable[[float], None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -65,7 +74,7 @@ class LogEvents:
 class Flight:
     """Messages that are being appended: a claim, a release, or a commit in one or several fragments."""
 
-    __slots__ = ("claim", "first", "fragments", "is_release", "sent", "tickets")
+    __slots__ = ("claim", "confirms", "first", "fragments", "is_release", "sent", "tickets")
 
     def __init__(self, *, claim: Claim | None = None, is_release: bool = False) -> None:
         self.claim = claim
@@ -74,6 +83,7 @@ class Flight:
         self.tickets: list[tuple[int, float]] = []  # ticket, and the time at which its batch was made
         self.first = 0  # sequence of the first fragment; 0: not confirmed yet
         self.sent = 0  # number of the last try
+        self.confirms: list[Confirmed] = []  # those that came before the first try
 
 
 class LogWriter:
@@ -88,6 +98,7 @@ class LogWriter:
         self.problem = ""  # reason why appends wait; empty: none is known
         self.waiting_since = inf  # time since which the append in flight has waited
         self.voids = 0  # void messages of others that were skipped
+        self.empty = 0  # empty commits that were made
         self._io = io
         self._events = events
         self._flight: Flight | None = None
@@ -97,6 +108,8 @@ class LogWriter:
         self._tries = 0
         self._pause = FIRST_PAUSE
         self._retry_at = inf
+        self._unconfirmed: list[Confirmed] = []  # to be called when a later append is in the log
+        self._confirm_at = -inf  # time of the next empty commit, if any is needed
 
     @property
     def is_idle(self) -> bool:
@@ -120,6 +133,13 @@ class LogWriter:
         self._queue.append((ticket, batch, now))
         self._go(now)
 
+    def confirm(self, done: Confirmed, now: float) -> None:
+        """Prove that the shard is ours now: `done` is called when something is in the log that was sent after this
+        call. It is never called if the shard is lost."""
+        if not self.is_over:
+            self._unconfirmed.append(done)
+            self._go(now)
+
     def release(self, now: float) -> None:
         """Write what was added, and then the release."""
         if not self.is_over:
@@ -131,6 +151,7 @@ class LogWriter:
         self.is_over = True
         self._flight = None
         self._queue.clear()
+        self._unconfirmed.clear()
         self._renewal = None
         self._is_releasing = False
         self._retry_at = inf
@@ -157,7 +178,13 @@ class LogWriter:
         if now >= self._retry_at:
             self._retry_at = inf
             self._send(now)
-        return self._retry_at
+        if self._unconfirmed:
+            self._go(now)
+        return min(self._retry_at, self._confirm_due())
+
+    def _confirm_due(self) -> float:
+        """Return the time of the next empty commit."""
+        return self._confirm_at if self._unconfirmed and self._flight is None else inf
 
     # ---------------------------------------------------------------- flights
 
@@ -165,13 +192,15 @@ class LogWriter:
         """Begin the next flight, if none is under way."""
         if self._flight is not None or self.is_over:
             return
-        self._flight = flight = self._next_flight()
+        self._flight = flight = self._next_flight(now)
         if flight is not None:
+            flight.confirms, self._unconfirmed = self._unconfirmed, []
             self.waiting_since = now
             self._send(now)
 
-    def _next_flight(self) -> Flight | None:
-        """Return the next flight: a claim, then batches that were added, then the release."""
+    def _next_flight(self, now: float) -> Flight | None:
+        """Return the next flight: a claim, then batches that were added, then the release. If there is none, and a
+        proof is wanted, an empty commit."""
         if self._renewal is not None:
             claim, self._renewal = self._renewal, None
             return Flight(claim=claim)
@@ -180,6 +209,10 @@ class LogWriter:
         if self._is_releasing and self.epoch:
             self._is_releasing = False
             return Flight(is_release=True)
+        if self._unconfirmed and self.epoch and now >= self._confirm_at:
+            self._confirm_at = now + CONFIRM_EVERY
+            self.empty += 1
+            return self._commit_flight()
         return None
 
     def _commit_flight(self) -> Flight:
@@ -276,6 +309,8 @@ class LogWriter:
         else:
             for ticket, _ in flight.tickets:
                 self._events.saved(ticket, flight.first, sequence, now)
+        for done in flight.confirms:
+            done(now)
 
     # ---------------------------------------------------------------- another message is in the expected place
 

@@ -15,7 +15,7 @@ the next owner (`held_outcomes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -24,6 +24,7 @@ from dragoman.cluster.committed_acks import CommittedAcks
 from dragoman.cluster.gossip import Gossip
 from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.hub import Hub
+from dragoman.cluster.imports import PREFIX as IMPORT
 from dragoman.cluster.imports import interrupted
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
 from dragoman.cluster.log_beginnings import missing_beginning
@@ -45,6 +46,7 @@ from dragoman.cluster.store import NOTES, Places, ShardStore
 from dragoman.cluster.watches import Watches
 from dragoman.cluster.writer_watch import watch_writer
 from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
 from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Token
@@ -53,6 +55,7 @@ from dragoman.core.restore import StoredJob, restore
 MANY: Final = 1 << 60  # jobs: more than any shard has
 RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
 CLEAN_ABOVE: Final = 64 << 20  # bytes of a log besides twice its live rows
+CONFIRM_WITHIN: Final = 2.0  # seconds in which a shard must prove that it is here, before something is denied
 RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
 
 
@@ -116,6 +119,21 @@ class KeptShard(ShardEvents):
         self._keeper.distrust(self, f"{reason}; {REPAIR}", now)
 
 
+@final
+class Confirmation:
+    """Shards of which it is being proved that they are ours, since one moment."""
+
+    __slots__ = ("alarm", "alarm_number", "confirmed", "done", "left", "problems")
+
+    def __init__(self, shards: Iterable[int], done: Callable[[Confirmation], None]) -> None:
+        self.left = dict.fromkeys(shards)
+        self.confirmed: list[int] = []
+        self.problems: dict[int, str] = {}  # the reason, for each that is not ours, or of which it is not known
+        self.done = done
+        self.alarm = inf
+        self.alarm_number = 0
+
+
 class ShardKeeper(ShardActions):
     """All shards of the cluster, at this broker."""
 
@@ -139,7 +157,7 @@ class ShardKeeper(ShardActions):
         self.identity = expected.identity  # of the layout
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
         self.keys = Reservations(broker.job_registry.pending_commits)
-        self.watches = Watches(broker, hub, store, self.shards, self.owns)
+        self.watches = Watches(broker, hub, store, self.shards, self.owns, self._prove)
         self.claims: dict[str, int] = {}  # by their result
         self.cleanings = 0
         self.clean_above = CLEAN_ABOVE
@@ -150,6 +168,9 @@ class ShardKeeper(ShardActions):
         self._restoring = RestoreOrder(hub)
         self._releasing: dict[int, float] = {}  # shards, with the time until which their jobs may be busy
         self._last_number = 0  # of restored jobs; they are below those of new ones
+        self.has_imports = False  # jobs were imported, which may be in other shards than their ids say
+        self._confirmations: Deadlines[Confirmation] = Deadlines()
+        self._confirming: dict[Confirmation, None] = {}
 
         def new_claim() -> Claim:
             nonce = broker.entropy.token()
@@ -176,7 +197,10 @@ class ShardKeeper(ShardActions):
                 shard.due = self._tick_shard(shard, now)
             due = min(due, shard.due)
         self.outcomes.tick(now)
-        due = min(due, self._store.tick(now), self.watches.tick(now))
+        for late in self._confirmations.due(now):
+            for number in list(late.left):
+                self._unconfirmed(late, number, f"its log has not confirmed that it is at broker {self.broker_name}")
+        due = min(due, self._store.tick(now), self.watches.tick(now), self._confirmations.next())
         is_stepping = self._broker.store_reports.step(now)
         is_busy = number is not None or is_stepping or self._releasing
         return now if is_busy else min(due, now + 0.05) if self._restoring else due
@@ -203,6 +227,48 @@ class ShardKeeper(ShardActions):
 
     def owned(self) -> list[int]:
         return [shard.number for shard in self.kept if self.owns(shard.number)]
+
+    def confirm(
+        self, shards: Iterable[int], within: float, done: Callable[[Confirmation], None], now: float
+    ) -> Confirmation:
+        """Prove by their logs that shards are ours now, before this broker says that something is not in them: another
+        broker may have claimed them without its knowledge. `done` is called once, now or later."""
+        asked = Confirmation(shards, done)
+        for number in list(asked.left):
+            self._confirm(asked, number, now)
+        if asked.left:
+            self._confirming[asked] = None
+            self._confirmations.arm(asked, now + within)
+        else:
+            done(asked)
+        return asked
+
+    def _prove(self, shards: Sequence[int], done: Callable[[Sequence[int]], None]) -> None:
+        self.confirm(shards, CONFIRM_WITHIN, lambda asked: done(asked.confirmed), self._store.now())
+
+    def _confirm(self, asked: Confirmation, number: int, now: float) -> None:
+        def confirmed(then: float) -> None:
+            if number in asked.left:
+                asked.confirmed.append(number)
+                self._took(asked, number)
+
+        shard = self.kept[number]
+        problem = shard.log.confirm(confirmed, now) if self.owns(number) else "it is not at this broker"
+        shard.io.has_changed = True  # its log may have something to do later
+        if problem:
+            asked.problems[number] = problem
+            asked.left.pop(number, None)
+
+    def _unconfirmed(self, asked: Confirmation, number: int, reason: str) -> None:
+        asked.problems[number] = reason
+        self._took(asked, number)
+
+    def _took(self, asked: Confirmation, number: int) -> None:
+        del asked.left[number]
+        if not asked.left and asked in self._confirming:
+            del self._confirming[asked]
+            self._confirmations.disarm(asked)
+            asked.done(asked)
 
     def _load(self, number: int) -> int:
         """Return the number of jobs in a shard. One whose log is lost is given up last: its jobs are only here."""
@@ -384,6 +450,7 @@ class ShardKeeper(ShardActions):
         self._restoring.remove(shard.number)
         shard.restoring = None
         jobs, notes, shard.image = len(shard.image.jobs), shard.image.notes, ShardImage()
+        self.has_imports = self.has_imports or any(key.startswith(IMPORT) for key in notes)
         self._count("won")
         self.shards.owned(shard.number, now)
         self._hub.remark("shard owned", "info", shard=shard.number, epoch=shard.log.epoch, jobs=jobs)
@@ -433,6 +500,8 @@ class ShardKeeper(ShardActions):
         if is_known:
             self._drop(shard, now)
             self._hub.remark("shard lost", "warning", shard=shard.number, reason=reason)
+        for asked in [each for each in self._confirming if shard.number in each.left]:
+            self._unconfirmed(asked, shard.number, reason)
 
     def _drop(self, shard: KeptShard, now: float) -> None:
         number = shard.number

@@ -14,7 +14,7 @@ The state of a predecessor is reported when its log has it, never before (C4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dragoman.carriers.malformed import Malformed
@@ -30,13 +30,17 @@ from dragoman.core.states import DONE, ENDED
 SWEEP_EVERY: Final = 60.0  # seconds between two reports of ended predecessors that are still pinned
 
 Send = Callable[[int, Watched], None]  # to the owner of this shard
+Prove = Callable[[Sequence[int], Callable[[Sequence[int]], None]], None]
 
 
 class WatchedJobs:
     """The pinned jobs and groups of the shards of this broker."""
 
-    def __init__(self, broker: Broker, store: ShardStore, count: int, owns: Callable[[int], bool], send: Send) -> None:
-        """`count`: number of shards of the cluster. `owns`: true for a shard whose jobs are all here."""
+    def __init__(
+        self, broker: Broker, store: ShardStore, count: int, owns: Callable[[int], bool], send: Send, prove: Prove
+    ) -> None:
+        """`count`: number of shards of the cluster. `owns`: true for a shard whose jobs are all here. `prove`: calls
+        back with those of some shards of which the logs confirm that they are here."""
         self._broker = broker
         self._registry = broker.job_registry
         self._links = broker.job_registry.links
@@ -44,6 +48,7 @@ class WatchedJobs:
         self._count = count
         self._owns = owns
         self._send = send
+        self._prove = prove
         self._homes: dict[JobId, int] = {}  # shard of each
         self._changed: dict[JobId, None] = {}  # whose state is reported when it is committed
         self._loading: dict[tuple[JobId, int], None] = {}  # whose results are being loaded, and for which shard
@@ -77,7 +82,7 @@ class WatchedJobs:
         if not record.is_waiting:
             self._unpin(id, record.shard, record.epoch)
         elif not self.pin(id, record.shard, record.epoch):
-            self._send(record.shard, self._missing(id, record.shard))
+            self._deny(id, record.shard)
         elif record.wants_results and self._state(id)[0]:
             self._send_results(id, record.shard)
         else:
@@ -145,13 +150,20 @@ class WatchedJobs:
     def _report(self, id: JobId, shard: int) -> None:
         home = self.home_of(id)
         if home < 0:
-            self._send(shard, self._missing(id, shard))
+            self._deny(id, shard)
             return
         is_ended, problem = self._state(id)
         self._send(shard, Watched(shard, id, home, is_ended, problem))
 
-    def _missing(self, id: JobId, shard: int) -> Watched:
-        return Watched(shard, id, -1, searched=[each for each in range(self._count) if self._owns(each)])
+    def _deny(self, id: JobId, shard: int) -> None:
+        """Say that the shards of this broker do not have a job or group, when it is proved that they are here. Without
+        a proof nothing is said, and the question comes again."""
+
+        def proved(shards: Sequence[int]) -> None:
+            if shards and self.home_of(id) < 0:
+                self._send(shard, Watched(shard, id, -1, searched=list(shards)))
+
+        self._prove([each for each in range(self._count) if self._owns(each)], proved)
 
     def _is_told(self, id: JobId) -> bool:
         """True if nothing of the state waits for its commit."""

@@ -22,7 +22,7 @@ from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import Watch, Watched
 from dragoman.cluster.shards import Shards
 from dragoman.cluster.store import ShardStore
-from dragoman.cluster.watched_jobs import WatchedJobs
+from dragoman.cluster.watched_jobs import Prove, WatchedJobs
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.model import JobId
@@ -63,9 +63,10 @@ class Watches(OtherShards):
         store: ShardStore,
         shards: Shards,
         owns: Callable[[int], bool],
+        prove: Prove,
     ) -> None:
-        """`owns`: true for a shard whose jobs are all here."""
-        self.jobs = WatchedJobs(broker, store, len(shards), owns, self._send)
+        """`owns`: true for a shard whose jobs are all here. `prove`: as `WatchedJobs` needs it."""
+        self.jobs = WatchedJobs(broker, store, len(shards), owns, self._send, prove)
         self._links = broker.job_registry.links
         self._registry = broker.job_registry
         self._hub = hub

@@ -731,6 +731,101 @@ def test_logs_that_cannot_be_used() -> None:
     assert "1 batches and 2 ages" in str(broker.take()[-1])
 
 
+# ---------------------------------------------------------------- confirmations
+
+
+def test_an_append_that_is_sent_after_the_question_confirms_it() -> None:
+    """R241: a commit that is made anyway, or else an empty one."""
+    log = ModelLog()
+    a = Broker(log).own()
+    confirmed: list[float] = []
+    assert a.log.confirm(confirmed.append, 1.0) == ""
+    assert confirmed == [1.0]
+    a.io.is_held = True
+    a.log.add(1, b"one", 2.0)
+    a.log.confirm(confirmed.append, 2.0)
+    a.io.deliver(2.1)
+    assert confirmed == [1.0], "the append was on its way before the question came"
+    a.log.add(2, b"two", 2.1)
+    a.io.deliver(2.2)
+    assert (confirmed, a.log.empty, a.take()) == ([1.0, 2.2], 2, [("saved", 1, 3, 3)])
+    a.io.deliver(2.3)
+    assert a.take() == [("saved", 2, 5, 5)]
+    assert Broker(log, "b").own().batches == [b"one", b"two"]
+
+
+def test_a_commit_confirms_without_an_empty_one() -> None:
+    log = ModelLog()
+    a = Broker(log).own()
+    confirmed: list[float] = []
+    a.io.is_held = True
+    a.log.add(1, b"one", 0.0)
+    a.log.add(2, b"two", 0.0)
+    a.log.confirm(confirmed.append, 0.0)
+    a.io.deliver(0.1)
+    assert confirmed == []
+    a.io.deliver(0.2)
+    assert (confirmed, a.log.empty, log.last) == ([0.2], 0, 3)
+
+
+def test_one_empty_commit_confirms_all_questions_before_it_and_there_are_twenty_a_second() -> None:
+    log = ModelLog()
+    a = Broker(log).own()
+    asked, confirmed = 0, []
+    now, before = 5.0, log.last
+    for number in range(1000):
+        now = 5.0 + 0.001 * number
+        asked += 1
+        a.log.confirm(confirmed.append, now)
+        a.log.tick(now)
+    assert log.last - before == a.log.empty == 20
+    due = a.log.tick(now)
+    assert now < due <= now + 0.05
+    a.log.tick(due)
+    assert len(confirmed) == asked
+
+
+def test_an_append_that_is_sent_again_confirms_no_question_that_came_after_its_first_try() -> None:
+    """The first try may be the one that is in the log, from a time before another broker claimed the shard."""
+    log = ModelLog()
+    a = Broker(log).own()
+    a.io.is_held = True
+    confirmed: list[float] = []
+    a.log.add(1, b"one", 0.0)
+    a.io.deliver(0.5, answered=False)  # it is stored
+    b = Broker(log, "b").own()
+    a.log.confirm(confirmed.append, 2.0)
+    a.log.tick(2.0)
+    while a.io.waiting:
+        a.io.deliver(2.1)
+    assert confirmed == []
+    assert a.take() == [("saved", 1, 2, 2), ("lost", "b has claimed the shard")]
+    assert b.batches == [b"one"]
+
+
+def test_a_broker_that_lost_the_shard_confirms_nothing() -> None:
+    log = ModelLog()
+    a = Broker(log).own()
+    Broker(log, "b").own()
+    confirmed: list[float] = []
+    assert a.log.confirm(confirmed.append, 0.0) == ""
+    assert (confirmed, a.take()) == ([], [("lost", "b has claimed the shard")])
+    assert a.log.confirm(confirmed.append, 0.0) == "it is not at this broker"
+
+
+def test_a_log_that_cannot_be_written_confirms_nothing_and_says_why() -> None:
+    log = ModelLog()
+    a = Broker(log).own()
+    log.full = True
+    confirmed: list[float] = []
+    a.log.add(1, b"one", 0.0)
+    assert "maximum bytes exceeded" in a.log.confirm(confirmed.append, 0.0)
+    log.full = False
+    a.log.tick(1.0)
+    assert a.log.confirm(confirmed.append, 1.0) == ""
+    assert confirmed == [1.0]
+
+
 # ---------------------------------------------------------------- release and cleaning
 
 
