@@ -105,7 +105,8 @@ class Replicas:
     @property
     def lost(self) -> int:
         """Number of servers whose replicas are away."""
-        return sum(self._away.values())
+        servers = dict.fromkeys(name for names in self._servers.values() for name in names)
+        return len([name for name in servers if self._away[name]])
 
     def outage(self) -> str:
         """Return the reason why logs cannot be written; empty: they can, as far as is known."""

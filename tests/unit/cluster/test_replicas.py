@@ -37,6 +37,8 @@ def test_replicas_that_are_away_are_named() -> None:
     assert made.lack() == ""  # it is back, and catches up
     made.led(state(replica("n1", offline=True), replica("n2"), leader="n3"), "n3", 5.0)
     assert made.lack() == "replicas 2 of 3 (n1 away)"
+    made.led(state(replica("n4"), replica("n2"), leader="n3"), "n3", 6.0)
+    assert (made.lack(), made.lost) == ("", 0)  # an operator has put another server in its place
 
 
 def test_a_leader_that_hears_nobody_has_no_majority() -> None:
