@@ -79,11 +79,12 @@ class RecordedStream(ByteStream):
         state = (
             carrier.ready,
             self._inner.is_ready,
-            carrier.gap is not None or carrier.rest != b"",  # both mean that bytes are kept
+            carrier.gap is not None,
             carrier.holding,
             carrier.peer_identity,
             (failure.reason, failure.detail) if failure is not None else None,
             self._state[6] if self._state and self._state[6] else is_ready and carrier.ping() is not None,
+            carrier.rest != b"",
         )
         outgoing = [len(each) for each in carrier.outgoing]
         if state == self._state:

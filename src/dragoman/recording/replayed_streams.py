@@ -33,9 +33,9 @@ class ReplayedCarrier(Carrier):
     def apply(self, state: Sequence[Any], outgoing: Sequence[int]) -> None:
         """Take over the recorded state; empty: it has not changed."""
         if state:
-            self.ready, self.is_stream_ready, has_gap, self._holding, self.peer_identity, failure, self._has_ping = (
-                state
-            )
+            self.ready, self.is_stream_ready, has_gap, self._holding, self.peer_identity, failure, *more = state
+            self._has_ping, has_rest = more
+            self.rest = b"\0" if has_rest else b""
             self.gap = memoryview(bytearray(1)) if has_gap else None
             self.failure = Malformed(*failure) if failure is not None else None
         self.outgoing = [bytes(size) for size in outgoing]
@@ -47,7 +47,7 @@ class ReplayedCarrier(Carrier):
         return b"\0" if self._has_ping else None
 
     def release(self) -> None:
-        pass
+        self.rest = b""
 
     @property
     def holding(self) -> int:
