@@ -8,10 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dragoman import BrokerUnavailable, Client, JobRefused, NoSuchService, NotFound, PayloadTooLarge
 from dragoman.operations.list_schemas import ListWorkersRequest
 from dragoman.operations.schemas import EnqueueRequest, JobView
 from dragoman.operations.table import ENQUEUE, WORKERS
+from dragoman.sdk.operation import OperationCall
 from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
@@ -179,9 +182,12 @@ def view_of(members: list[Member], id: str) -> JobView | None:
 
 
 def enqueue_at(member: Member, service: str, payload: bytes, **options: Any) -> str:
-    """Enqueue a background job in one of the shards that a broker owns: it has no key."""
+    """Enqueue a background job in one of the shards that a broker owns: its request has no key and no id, so any shard
+    will do."""
     until(member.shards, f"{member.name} has a shard", PATIENCE)
+    form = msgspec.json.encode(EnqueueRequest(service=service, **options))
     with closing(Client(member.url)) as client:
-        view = client.operation(ENQUEUE, EnqueueRequest(service=service, **options), payload)
+        answer, _ = client._request(OperationCall(ENQUEUE.name, form, payload))
+    view = msgspec.json.decode(answer, type=JobView)
     assert view.broker == member.name
     return view.id
