@@ -443,7 +443,8 @@ class ClusterRouter(TimedRecipient):
 
     def work_of(self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder) -> Forwarded:
         """Return the record of an operation that this broker alone was to execute."""
-        work = Forwarded(row, request, payload, responder, self._now() + PATIENCE)
+        now = self._now()
+        work = Forwarded(row, request, payload, responder, now, now + PATIENCE)
         try:
             work.place = self._places.of(row, request, payload, responder.owner.principal.name)
         except OperationError:  # it was refused for another reason before
