@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from math import inf
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 import zmq
-from broker_setup import MIB, Asker, Setup, Visitors, open_descriptors, port_of
+from broker_setup import MIB, Asker, Echo, Setup, Visitors, open_descriptors, port_of
 
+from case_tables import check_every_row
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.server.dial_policy import SELF_DIALLED
 from dragoman.streams.dial import BackOff
 from owners import LOCAL_OWNER
 from programs import until
@@ -90,6 +93,50 @@ def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(setup: Setup
     assert_nothing_left(setup)
     until(lambda: open_descriptors() <= before, "all descriptors are closed")
     assert all("cannot connect to" in peer.closing for peer in peers)  # type: ignore[operator]
+
+
+def test_the_broker_never_dials_itself_whatever_the_spelling(setup: Setup, free_path: Path) -> None:
+    """It did: as its own user, who may do everything, so that a worker submitted jobs through it."""
+    echo, responder = Echo(setup.runner), Asker(setup.runner)
+    one = setup.open(echo, TcpAddress("127.0.0.1", 0))
+    every = setup.open(echo, TcpAddress("0.0.0.0", 0))
+    v6 = setup.open(echo, TcpAddress("::1", 0))
+    file = setup.open(echo, UnixAddress(str(free_path)))
+    assert isinstance(one, TcpAddress)
+    assert isinstance(every, TcpAddress)
+    assert isinstance(v6, TcpAddress)
+    assert isinstance(file, UnixAddress)
+    folder = free_path.parent
+    (folder / "l").symlink_to(free_path)
+    (folder / "h").hardlink_to(free_path)
+    (folder / "d").symlink_to(folder)
+    paths = [folder / "s", folder / "l", folder / "h", folder / "d" / "l", folder / "d" / ".." / folder.name / "s"]
+    paths.append(Path(os.path.relpath(free_path)))
+    hosts = ("127.0.0.1", "localhost", "127.1", "0.0.0.0", "::ffff:127.0.0.1", "::ffff:7f00:1")
+    places: list[SocketAddress] = [TcpAddress(host, one.port) for host in hosts]
+    places += [TcpAddress(host, every.port) for host in (*hosts, "127.0.0.7", socket.gethostbyname("localhost"))]
+    places += [TcpAddress(host, v6.port) for host in ("::1", "::", "0:0:0:0:0:0:0:1")]
+    places += [UnixAddress(str(path)) for path in paths if len(str(path)) < 108]
+
+    def check(place: SocketAddress) -> None:
+        peer = setup.dial(responder, place, req())
+        until(lambda: setup.run(lambda: peer.is_lost), "it has ended")
+        assert SELF_DIALLED in (peer.closing or "")
+
+    check_every_row(check, [(place,) for place in places])
+    assert (echo.present, responder.present) == ([], [])
+    assert setup.journal.mentions("dial rejected")
+
+
+def test_a_dial_that_reaches_this_broker_by_a_way_of_the_kernel_is_rejected_where_it_arrives(setup: Setup) -> None:
+    """Rules of a firewall redirect a connection, and the other end then has another address than was dialled."""
+    echo, responder = Echo(setup.runner), Asker(setup.runner)
+    place = setup.open(echo, TcpAddress("127.0.0.1", 0))
+    setup.run(setup.host._own_sockets._listening.clear)  # it does not know this address as its own
+    peer = setup.dial(responder, place, req())
+    until(lambda: setup.run(lambda: peer.is_lost), "it has ended")
+    assert (echo.present, responder.present, setup.counters.connections_rejected) == ([], [], 1)
+    assert setup.journal.mentions("this broker dialled itself")
 
 
 def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(setup: Setup, free_path: Path) -> None:

@@ -324,6 +324,27 @@ def test_t6_what_may_not_be_dialled_is_answered_error_and_never_dialled(
     assert setup.journal.mentions("endpoint not allowed")
 
 
+def test_a_worker_does_not_make_the_broker_call_services_by_naming_one_of_its_own_listeners(
+    broker_setup: Start, visitors: Visitors, free_path: Path
+) -> None:
+    """A worker that may only work registered the address of PingPong's callers, and was sent jobs there: the broker
+    submitted them as its own user."""
+    setup = broker_setup(
+        f"{TCP}&base={free_path.parent}",
+        "pingpong+tcp://127.0.0.1:0?frontend=0",
+        f"pingpong+ipc://{free_path}?frontend=ipc%3A%2F%2F{free_path}f",
+    )
+    master = visitors.visit(zmq.REQ, setup.workers)
+    (free_path.parent / "link").symlink_to(f"{free_path}f")
+    for endpoint in (setup.places[1]["callers"], f"ipc://{free_path}f", f"ipc://{free_path.parent}/link"):
+        lines = len(setup.journal.lines)
+        master.send(f"PING:::{endpoint}".encode())
+        assert master.recv() == b"PONG"
+        until(lambda: any("never dials itself" in str(line) for line in setup.journal.lines[lines:]), "rejected")  # noqa: B023
+    assert count_workers(setup) == 0
+    assert [peer for peer in setup.run(lambda: list(setup.runner.connections.peers)) if peer.stream is None] == []
+
+
 def test_d12_a_listeners_limits_hold_for_the_connections_it_makes_to_its_workers(
     broker_setup: Start, programs: Programs, caller_of: Callable[[str], Callers]
 ) -> None:

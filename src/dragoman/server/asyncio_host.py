@@ -13,6 +13,7 @@ from dragoman.server import clock
 from dragoman.server.acceptor import Acceptor
 from dragoman.server.authentication import Authentication
 from dragoman.server.connection import StreamConnection
+from dragoman.server.dial_policy import SELF_DIALLED, OwnSockets
 from dragoman.server.input_taps import NO_TAPS, InputTaps
 from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
@@ -58,8 +59,13 @@ class AsyncioHost:
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
         self._connections = connections = runner.connections
+        self._own_sockets = OwnSockets()
         self._local_peers = LocalPeers(
-            runner.reports, runner.broker.counters, now, authentication or Authentication(runner.broker.principals)
+            runner.reports,
+            runner.broker.counters,
+            now,
+            authentication or Authentication(runner.broker.principals),
+            self._own_sockets,
         )
         self.acceptor = Acceptor(loop, taps.connections(connections), runner.reports, self._local_peers)
         connections.wake = self._wake
@@ -89,6 +95,7 @@ class AsyncioHost:
             file = which_file(place.path)
         sockets = self._served if isinstance(listener_socket, ExternalSocket) else self._listening
         sockets.append((listening, place, file))
+        self._own_sockets.listens(listening)
         try:
             rule = self._local_peers.rule_of(listening, place, access)
         except OSError:
@@ -179,6 +186,9 @@ class AsyncioHost:
 
     def _connect_unix(self, peer: StreamConnection, place: UnixAddress) -> None:
         """Connect to a Unix socket. It succeeds or fails at once, unless the queue of the listener is full."""
+        if self._own_sockets.listens_at(place):
+            self._reject_dial(peer, place)
+            return
         try:
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:  # no file descriptors are left
@@ -194,7 +204,7 @@ class AsyncioHost:
             connected.close()
             self._not_connected(peer, place, error)
         else:
-            self._connected(peer, connected)
+            self._connected(peer, place, connected)
 
     def _connect_later(self, peer: StreamConnection, place: SocketAddress) -> None:
         task = self._loop.create_task(self._connect(peer, place))
@@ -207,17 +217,32 @@ class AsyncioHost:
             where = place
             if isinstance(place, TcpAddress):
                 where = TcpAddress(await look_up(self._loop, place.host, DIAL_TIMEOUT), place.port)
-            connected = await connect(self._loop, where, DIAL_TIMEOUT)
+            if self._own_sockets.listens_at(where):
+                self._reject_dial(peer, place)
+                return
+            connected = await connect(self._loop, where, DIAL_TIMEOUT, self._own_sockets.dials)
         except (OSError, TlsFileError) as error:
             self._not_connected(peer, place, error)
         else:
-            self._connected(peer, connected, role)
+            self._connected(peer, place, connected, role)
+
+    def _reject_dial(self, peer: StreamConnection, place: SocketAddress) -> None:
+        self._runner.reports.log_limited("dial rejected", worker=str(place), reason=SELF_DIALLED)
+        self._dialled(peer, None, f"cannot connect to {place}: {SELF_DIALLED}")
+        self._wake()
 
     def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError | TlsFileError) -> None:
         self._dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
-    def _connected(self, peer: StreamConnection, connected: socket.socket, role: TlsRole | None = None) -> None:
+    def _connected(
+        self, peer: StreamConnection, place: SocketAddress, connected: socket.socket, role: TlsRole | None = None
+    ) -> None:
+        if self._own_sockets.is_own_listener(connected):
+            connected.close()
+            self._reject_dial(peer, place)
+            return
+        self._own_sockets.connected(connected)
         stream: ByteStream
         if role is None:
             stream = Stream(self._loop, connected, peer.carrier, self._connections.turn)

@@ -5,6 +5,9 @@ file outside its folder. And the connection to it has neither encryption nor pro
 this machine are dialled, for workers of this machine: Unix sockets under certain folders, owned by this user or by the
 worker, and TCP ports. Other addresses must be listed in `dial_allow`. Names are resolved at the start and never later,
 because a lookup would block the event loop.
+
+`OwnSockets` knows the sockets of this broker. It never dials itself: at its own listeners it would be its own user, who
+has all rights, and a worker could submit jobs through it (T6).
 """
 
 from __future__ import annotations
@@ -14,10 +17,14 @@ import os
 import socket
 import stat
 from collections.abc import Sequence
+from weakref import WeakSet, WeakValueDictionary
 
 from dragoman.sdk.address import MAX_PORT, MAX_UNIX_PATH_BYTES, SocketAddress, TcpAddress, UnixAddress
+from dragoman.streams.sockets import unix_pid, which_file
 
 PRIVILEGED = 1024
+SELF_DIALLED = "this broker listens there, and never dials itself"
+ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -124,3 +131,89 @@ def _look_up(name: str) -> str:
     except (OSError, UnicodeError):
         raise ValueError(f"{name!r} is not an IP address, a network or a known host name") from None
     return str(found[0][4][0])
+
+
+class OwnSockets:
+    """The sockets of this broker: those on which it listens, and those that it dialled.
+
+    A dial of itself is recognised three times, because an address has many spellings: by its address before it is
+    dialled, by what the kernel says about the other end before a byte is sent, and at the listener, where it arrives
+    even if rules of a firewall have changed its address on the way.
+    """
+
+    def __init__(self) -> None:
+        self._listening: WeakSet[socket.socket] = WeakSet()
+        self._dialling: WeakSet[socket.socket] = WeakSet()  # not connected yet
+        self._dialled: WeakValueDictionary[tuple[str, int], socket.socket] = WeakValueDictionary()  # TCP, by own name
+
+    def listens(self, listening: socket.socket) -> None:
+        self._listening.add(listening)
+
+    def dials(self, target: socket.socket) -> None:
+        """Add a socket that is about to connect."""
+        self._dialling.add(target)
+
+    def connected(self, target: socket.socket) -> None:
+        self._dialling.discard(target)
+        if target.family != socket.AF_UNIX:
+            self._dialled[_name(target.getsockname())] = target
+
+    def listens_at(self, place: SocketAddress) -> bool:
+        """Tell if this broker listens at an address, which is a path or has an IP address."""
+        if isinstance(place, UnixAddress):
+            try:
+                found = os.stat(place.path)  # the same for a symbolic or hard link, and below another mount
+            except OSError:
+                return False
+            return any(which_file(each) == (found.st_dev, found.st_ino) for each in self._paths())
+        host = _plain(place.host)
+        return self._listens_on(ANY_HOST.get(host, host), place.port)
+
+    def is_own_listener(self, target: socket.socket) -> bool:
+        """Tell if a connected socket has reached a listener of this broker."""
+        try:
+            if target.family == socket.AF_UNIX:
+                # The kernel names the process that listens, and the path with which it did: no spelling of the dial.
+                return unix_pid(target) == os.getpid() and target.getpeername() in self._paths()
+            return self._listens_on(*_name(target.getpeername()))
+        except OSError:  # it has ended
+            return False
+
+    def has_dialled(self, accepted: socket.socket) -> bool:
+        """Tell if the other end of an accepted connection is a socket that this broker dialled."""
+        if not (self._dialled or self._dialling) or accepted.family == socket.AF_UNIX:
+            return False  # a Unix socket has no name; `is_own_listener` has found it
+        try:
+            name = _name(accepted.getpeername())
+            found = self._dialled.get(name)
+            if found is not None and found.fileno() >= 0:
+                return True
+            return any(_name(each.getsockname()) == name for each in self._dialling if _is_open_tcp(each))
+        except OSError:
+            return False
+
+    def _paths(self) -> list[str]:
+        sockets = [each for each in self._listening if each.fileno() >= 0 and each.family == socket.AF_UNIX]
+        return [str(each.getsockname()) for each in sockets]
+
+    def _listens_on(self, host: str, port: int) -> bool:
+        for each in self._listening:
+            if _is_open_tcp(each):
+                own_host, own_port = _name(each.getsockname())
+                if own_port == port and (own_host == host or (own_host in ANY_HOST and _is_here(host))):
+                    return True
+        return False
+
+
+def _is_open_tcp(each: socket.socket) -> bool:
+    return each.fileno() >= 0 and each.family != socket.AF_UNIX
+
+
+def _name(name: tuple[str, int, int, int] | tuple[str, int]) -> tuple[str, int]:
+    return _plain(name[0]), name[1]
+
+
+def _plain(host: str) -> str:
+    """Return an IP address in its shortest form: without a zone, and as IPv4 if it is mapped."""
+    ip = ipaddress.ip_address(host.partition("%")[0])
+    return str((ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip)

@@ -18,6 +18,7 @@ from enum import Enum
 from dragoman.core.counters import Counters
 from dragoman.sdk.address import SocketAddress, UnixAddress, is_loopback
 from dragoman.server.authentication import LOCAL_USER, Admitted, Authentication
+from dragoman.server.dial_policy import OwnSockets
 from dragoman.server.rate_limit import RateLimit
 from dragoman.server.reports import Reports
 from dragoman.streams.socket_owner import PeerGone, SocketOwners, overflow_uid
@@ -27,6 +28,7 @@ ROOT = 0
 PRIVATE = 0o600
 LOG_INTERVAL = 60.0  # seconds between two log lines with the same reason: a rejected worker reconnects again and again
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # temporary, so no reason to admit everybody
+OWN_CONNECTION = "this broker dialled itself; a worker has named an address that leads back here"
 OPEN_TO_ALL = "write loopback=anyone in the listener's URL to admit every user of this machine"
 
 
@@ -125,7 +127,9 @@ class LocalPeers:
         counters: Counters,
         now: Callable[[], float],
         authentication: Authentication,
+        own_sockets: OwnSockets,
     ) -> None:
+        self._own_sockets = own_sockets
         self._reports = reports
         self._counters = counters
         self._now = now
@@ -178,6 +182,8 @@ class LocalPeers:
     def judge(self, connected: socket.socket, rule: LoopbackRule) -> Admitted | str:
         """Decide about a connection of which nothing has been read: its principal, or the reason to reject it. Raises
         PeerGone if it has ended."""
+        if self._own_sockets.has_dialled(connected):
+            return OWN_CONNECTION
         if rule is LoopbackRule.ANYONE and (self._authentication.table is None or not is_local(connected)):
             return self._authentication.anyone
         try:

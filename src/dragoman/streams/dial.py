@@ -50,14 +50,21 @@ async def look_up(loop: asyncio.AbstractEventLoop, host: str, timeout: float) ->
     return str(found[0][4][0])
 
 
-async def connect(loop: asyncio.AbstractEventLoop, place: Tcp | Unix, timeout: float) -> socket.socket:
-    """Return a connected, tuned socket. Raises OSError, also on a time-out."""
+async def connect(
+    loop: asyncio.AbstractEventLoop,
+    place: Tcp | Unix,
+    timeout: float,
+    opened: Callable[[socket.socket], None] = lambda _: None,
+) -> socket.socket:
+    """Return a connected, tuned socket. Raises OSError, also on a time-out. `opened` gets the socket before it
+    connects: the other end may accept it before this function returns."""
     path = getattr(place, "path", None)
     if path is not None:
         target, address = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
     else:
         target, address = tcp_target(place.host, place.port)  # type: ignore[union-attr]
     target.setblocking(False)
+    opened(target)
     try:
         async with asyncio.timeout(timeout):
             if path is not None:

@@ -177,6 +177,11 @@ def unix_uid(connected: socket.socket) -> int:
     return _credentials(connected)[1]
 
 
+def unix_pid(connected: socket.socket) -> int:
+    """Return the id of the process at the other end of a Unix socket: the one that listened, or that connected."""
+    return _credentials(connected)[0]
+
+
 def unix_gids(connected: socket.socket) -> tuple[int, ...]:
     """Return the group ids of the process that connected to a Unix socket, its own one first."""
     first = _credentials(connected)[2]

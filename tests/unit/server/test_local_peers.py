@@ -23,6 +23,7 @@ from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.server import local_peers
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.authentication import Admitted, Authentication
+from dragoman.server.dial_policy import OwnSockets
 from dragoman.server.local_peers import LocalAccess, LocalPeers, LoopbackRule, judge
 from dragoman.server.reports import Reports
 from dragoman.server.runner import Runner
@@ -125,7 +126,8 @@ class World:
         self.lines: list[tuple[str, str, dict[str, object]]] = []
         self.counters = Counters()
         reports = Reports(self.counters, lambda: self.now, self._log)
-        self.peers = LocalPeers(reports, self.counters, lambda: self.now, authentication(has_table=has_table))
+        known = authentication(has_table=has_table)
+        self.peers = LocalPeers(reports, self.counters, lambda: self.now, known, OwnSockets())
 
     def _log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append((level, event, fields))
