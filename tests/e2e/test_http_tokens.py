@@ -120,6 +120,22 @@ def test_curl_logs_in_and_out(setup: Setup, tmp_path: Path) -> None:
     assert not [each for each in (token, "dgm_wrong", identity) if each in log + setup.broker.out + setup.broker.err]
 
 
+def test_cookie_that_another_user_of_this_machine_has_got_is_worth_nothing(setup: Setup, tmp_path: Path) -> None:
+    """Browsers send a cookie to every port of a host name. Another user's server on 127.0.0.1 got the session of an
+    administrator, and was one for 12 hours."""
+    token = setup.token("ops", "--administer", "*")
+    url = setup.serve("http://127.0.0.1:0?auth=token")
+    jar = ("-c", tmp_path / "jar", "-b", tmp_path / "jar")
+    (tmp_path / "login").write_text(f"token={token}")
+    assert setup.status(f"{url}/login", *jar, "-H", f"Origin: {url}", "-d", f"@{tmp_path / 'login'}")[0] == 303
+    [cookie] = [line for line in (tmp_path / "jar").read_text().splitlines() if "\tdragoman\t" in line]
+    fields = f"Cookie: dragoman={cookie.rpartition(chr(9))[2]}\r\nOrigin: http://localhost\r\n"
+    assert as_user(ALICE, response, url, "/v1/services", "GET", fields)[0] == 401
+    assert as_user(ALICE, response, url, "/v1/access/reload", "POST", fields)[0] == 401
+    assert as_user(ALICE, response, url, "/logout", "POST", fields)[0] == 303
+    assert setup.status(f"{url}/v1/services", *jar)[0] == 200, "the session of its own user goes on"
+
+
 # -------------------------------------------------------------------- certificates
 
 

@@ -121,6 +121,12 @@ def reading_list() -> list[str]:
     return re.findall(r"^\d+\. `([^`]+)`", listed, re.MULTILINE)
 
 
+def test_files_of_one_call_are_listed_once_and_exist() -> None:
+    listed = reading_list()
+    assert len(set(listed)) == len(listed) > 15
+    assert [file for file in listed if not (SOURCE / file).is_file()] == []
+
+
 def test_chapters_about_the_call_name_files_of_its_reading_list_and_no_others() -> None:
     """A file that is named where the call is told must be on the list, and one on the list has its place there."""
     told = "".join(text for heading, text in chapters(JOURNEY).items() if heading.endswith(OF_THE_CALL))

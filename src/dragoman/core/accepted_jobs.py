@@ -16,6 +16,7 @@ def enter_job(registry: JobRegistry, job: Job) -> None:
     job.service.bytes += size
     job.owner.jobs += 1
     job.owner.bytes += size
+    job.owner.principal.bytes += size
     registry.present += 1
     registry.memory.payloads += size
     if job.key is not None:
@@ -37,6 +38,7 @@ def discard_job(registry: JobRegistry, counters: Counters, job: Job) -> None:
     service.bytes -= size
     owner.jobs -= 1
     owner.bytes -= size
+    principal.bytes -= size
     if not service.jobs and service.owner is not None:
         service.discharge()
     registry.present -= 1
@@ -53,6 +55,7 @@ def replace_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:
     registry.memory.payloads += change
     job.service.bytes += change
     job.owner.bytes += change
+    job.owner.principal.bytes += change
     job.owner.principal.waiting_bytes += change
 
 
@@ -64,5 +67,6 @@ def set_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:
         registry.memory.payloads += size
         job.service.bytes += size
         job.owner.bytes += size
+        job.owner.principal.bytes += size
         if job.state is not RUNNING:
             job.owner.principal.waiting_bytes += size

@@ -11,6 +11,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.rights import WORK, Principal
+from dragoman.core.service_names import ServiceNames
 from dragoman.core.states import RefusalReason
 
 DEADLINE_PASSED: Final = "its deadline passed"
@@ -68,8 +69,11 @@ def join_refusal(principal: Principal, services: Collection[str], policy: Policy
     forbidden = forbidden_work(principal, services)
     if forbidden is not None:
         return RefusalReason.FORBIDDEN, forbidden
-    return RefusalReason.BUSY, "as many services exist as are allowed (max_services); raise the limit"
+    return (
+        RefusalReason.BUSY,
+        "as many services exist as it may add to (max_services); raise the limit",
+    )
 
 
-def too_many_services(known: int) -> tuple[RefusalReason, str]:
-    return RefusalReason.BUSY, f"{known} services exist, the maximum (max_services); raise the limit"
+def too_many_services(names: ServiceNames, owner: Owner) -> tuple[RefusalReason, str]:
+    return RefusalReason.BUSY, f"{names.problem(owner)}; raise the limit"

@@ -135,7 +135,7 @@ class Availability:
         if forbidden_work(principal, services) is not None:
             self._refused_rights.note(principal, WORK, services, dialect_of(worker.recipient))
             return False
-        offered = self._worker_registry.names.services_for(dict.fromkeys(services))
+        offered = self._worker_registry.names.services_for(dict.fromkeys(services), worker.owner)
         if offered is None:
             return False
         dropped = [each for each in worker.services if each not in offered]

@@ -104,9 +104,9 @@ class Broker:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
                 return self._refuse(service, caller, *refusal, "max_services_per_caller")
-            known = self.worker_registry.names.service(service)
+            known = self.worker_registry.names.service(service, owner)
             if known is None:
-                reason = too_many_services(len(self.worker_registry.services))
+                reason = too_many_services(self.worker_registry.names, owner)
                 return self._refuse(service, caller, *reason, "max_services")
         if key is not None or job_options.keep is not None:
             first, refused = self.job_registry.kept.judge(owner, known, key, payload, job_options)
@@ -175,7 +175,7 @@ class Broker:
         if forbidden_work(owner.principal, services) is not None:
             self.refused_rights.note(owner.principal, WORK, services, dialect_of(recipient))
             return None
-        offered = self.worker_registry.names.services_for(dict.fromkeys(services))
+        offered = self.worker_registry.names.services_for(dict.fromkeys(services), owner)
         if offered is None:
             return None
         worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now, owner)

@@ -23,6 +23,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import CALL
 from dragoman.core.shared_state import SharedState
+from dragoman.core.shares import administers, has_queue_share, share_problem
 from dragoman.core.states import ENDED, RefusalReason
 
 
@@ -108,7 +109,7 @@ class BulkSubmits:
         if repeated is not None:
             return repeated
         turn = order_of(orders)
-        self._check_groups(orders)
+        self._check_groups(orders, owner)
         services = self._services(orders, owner, dialect)
         jobs: list[Job] = []
         new: list[Job] = []
@@ -126,7 +127,7 @@ class BulkSubmits:
                     raise Refusal(RefusalReason.INVALID, f"a job with id {order.id.hex()} already exists", index)
                 more = waiting.get(service, 0)
                 job = None
-                if service.queue.length + more < self._policy.max_jobs_per_service:
+                if has_queue_share(service, self._policy.max_jobs_per_service, owner.principal, more):
                     job = registry.admit(order.id, service, order.payload, (), order.options, now, order.key, owner)
                 if job is None:
                     raise self._limit(order, service, owner, more, index)
@@ -185,9 +186,11 @@ class BulkSubmits:
             if refusal is not None:
                 raise Refusal(*refusal, index)
             names[name] = None
-        found = self._workers.names.requested(names)  # all at once: a new one without jobs may be forgotten for another
+        found = self._workers.names.requested(
+            names, owner
+        )  # all at once: a new one without jobs may be forgotten for another
         if found is None:
-            raise Refusal(*too_many_services(len(self._workers.services)), None, "max_services")
+            raise Refusal(*too_many_services(self._workers.names, owner), None, "max_services")
         return dict(zip(names, found, strict=True))
 
     def _first_with_key(self, order: NewJob, service: Service, owner: Owner, index: int, forever: int) -> Job | None:
@@ -204,15 +207,16 @@ class BulkSubmits:
         return first
 
     def _limit(self, order: NewJob, service: Service, owner: Owner, more: int, index: int) -> Refusal:
-        if service.queue.length + more >= self._policy.max_jobs_per_service:
-            most = self._policy.max_jobs_per_service
-            text = f"more than {most} jobs would wait for this service, the maximum (max_jobs_per_service); retry later"
+        most = self._policy.max_jobs_per_service
+        if not has_queue_share(service, most, owner.principal, more):
+            text = f"{service.queue.length + more} jobs would wait for this service, of at most {most}"
+            text += f" (max_jobs_per_service), half of which {owner.principal.name} may take; retry later"
             return Refusal(RefusalReason.BUSY, text, index, "max_jobs_per_service")
         size = len(order.payload)
         reached: ReachedLimit = limit_reached(self._registry, self._policy, service, size, order.key, owner)
         return Refusal(reached.refusal, reached.text, index, reached.name)
 
-    def _check_groups(self, orders: list[NewJob]) -> None:
+    def _check_groups(self, orders: list[NewJob], owner: Owner) -> None:
         groups = self._registry.groups.by_id
         new: dict[JobId, None] = {}
         for index, order in enumerate(orders):
@@ -222,8 +226,10 @@ class BulkSubmits:
             if id in groups or id in self._registry.jobs:
                 raise Refusal(RefusalReason.INVALID, f"the id {id.hex()} of a group is in use already", index)
             new[id] = None
-        if len(groups) + len(new) > self._policy.max_groups:
-            text = f"{len(groups)} groups are open or kept, of at most {self._policy.max_groups} (max_groups)"
+        shares, principal = self._registry.groups.shares, owner.principal
+        if not shares.allows_holder(principal.name, len(new), is_administrator=administers(principal)):
+            held, things = shares.held(principal.name), "groups that are open or kept"
+            text = share_problem(principal.name, held, shares.taken, shares.most, things, "max_groups")
             raise Refusal(RefusalReason.BUSY, f"{text}; retry when some are complete", None, "max_groups")
 
     def _enter_groups(self, jobs: list[Job], owner: Owner) -> None:

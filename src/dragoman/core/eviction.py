@@ -136,6 +136,7 @@ class Eviction:
         service.bytes -= size
         owner.jobs -= 1
         owner.bytes -= size
+        owner.principal.bytes -= size
         if not service.jobs and service.owner is not None:
             service.discharge()
         registry.present -= 1

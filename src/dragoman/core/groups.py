@@ -24,6 +24,7 @@ from dragoman.core.job_links import JobLinks, problem_of
 from dragoman.core.model import Caller, Job, JobId
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.shares import Shares
 from dragoman.core.states import DONE, Outcome
 
 PREFIX: Final = "group/"  # of the keys of stored values
@@ -113,7 +114,17 @@ class GroupCompleted(Delivery):
 class Groups:
     """All groups, by id."""
 
-    __slots__ = ("_archive", "_deadlines", "_effects", "_links", "_pending_commits", "_policy", "by_id", "problems")
+    __slots__ = (
+        "_archive",
+        "_deadlines",
+        "_effects",
+        "_links",
+        "_pending_commits",
+        "_policy",
+        "by_id",
+        "problems",
+        "shares",
+    )
 
     def __init__(
         self,
@@ -125,6 +136,7 @@ class Groups:
         effects: list[Effect],
     ) -> None:
         self.by_id: dict[JobId, Group] = {}
+        self.shares = Shares(policy.max_groups)  # by principal (R254)
         self.problems: list[str] = []  # stored values that could not be read
         self._policy = policy
         self._deadlines = deadlines
@@ -146,6 +158,7 @@ class Groups:
     def create(self, id: JobId, owner: str, size: int, services: Iterable[str]) -> Group:
         """Make a group. Its members follow (`enter`), and are in the same commit."""
         group = self.by_id[id] = Group(id, owner, size, tuple(dict.fromkeys(services)))
+        self.shares.enter(owner)
         self._store(group)
         return group
 
@@ -260,6 +273,7 @@ class Groups:
         """Remove a group without a change of the store."""
         self._deadlines.disarm(group)
         del self.by_id[group.id]
+        self.shares.leave(group.owner)
 
     def delete(self, group: Group) -> None:
         self.forget(group)
@@ -276,6 +290,8 @@ class Groups:
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
                     self.problems.append(f"{key}: {error}")
                 else:
+                    if group.id not in self.by_id:
+                        self.shares.enter(group.owner)
                     self.by_id[group.id] = group
                     for letter in group.gone:
                         if letter != PRESENT:

@@ -278,11 +278,12 @@ def _check_owners(broker: Broker) -> None:
 
 def _check_principals(broker: Broker) -> None:
     """Check the counts of the principals that the broker knows. One that it does not know may use other brokers."""
-    found = {principal: [0, 0, 0, 0] for principal in broker.principals}
+    found = {principal: [0, 0, 0, 0, 0] for principal in broker.principals}
     for job in broker.jobs.values():
         counts = found.get(job.principal)
         if counts is None:
             continue
+        counts[4] += len(job.payload) if job.state is not ENDED else 0
         if not job.options.is_limited:
             counts[3] += job.state is RUNNING
         elif job.state is RUNNING:
@@ -292,8 +293,9 @@ def _check_principals(broker: Broker) -> None:
             counts[1] += len(job.payload)
     for principal, counts in found.items():
         counted = [principal.waiting, principal.waiting_bytes, principal.running, principal.taken]
+        counted.append(principal.bytes)
         if counts != counted:
-            what = "waiting jobs, their bytes, running jobs and those that other brokers count"
+            what = "waiting jobs, their bytes, running jobs, those that other brokers count, and all bytes"
             raise broken("I5", f"{principal.name} has {counts} {what}; {counted} are counted")
         check_blocked(principal, broker.worker_registry.services)
 

@@ -11,6 +11,7 @@ from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.rights import Principal
+from dragoman.core.shares import has_queue_share, share_problem
 from dragoman.core.states import RefusalReason
 
 BEING_READ: Final = "the store is still being read, and may have this job: retry in a moment"
@@ -44,28 +45,46 @@ def limit_reached(
     if job_registry.is_loading and key is not None:
         return ReachedLimit("", BEING_READ)
     return (
-        broker_limit_reached(job_registry, policy, service, size)
+        broker_limit_reached(job_registry, policy, service, size, owner.principal)
         or _caller_limit_reached(policy, owner, size)
         or principal_limit_reached(owner.principal, size)
         or _rate_reached(owner.principal)
     )
 
 
-def broker_limit_reached(job_registry: JobRegistry, policy: Policy, service: Service, size: int) -> ReachedLimit | None:
-    """Return the limit of the broker or of the service that one more job would exceed, or None."""
-    if job_registry.present >= policy.max_jobs:
+def broker_limit_reached(
+    job_registry: JobRegistry, policy: Policy, service: Service, size: int, principal: Principal
+) -> ReachedLimit | None:
+    """Return the limit of the broker or of the service that one more job of this principal would exceed, or None."""
+    if not job_registry.has_job_share(principal):
         text = f"the broker holds {job_registry.present} jobs, the maximum (max_jobs); retry later"
+        if job_registry.present < policy.max_jobs:
+            held = principal.waiting + principal.running + principal.taken
+            text = _over_share(principal, held, job_registry.present, policy.max_jobs, "jobs", "max_jobs")
         return ReachedLimit("max_jobs", text)
-    if service.queue.length >= policy.max_jobs_per_service:
-        text = f"{service.queue.length} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
-        return ReachedLimit("max_jobs_per_service", text)
-    if not job_registry.memory.fits(size):
-        return ReachedLimit("max_memory", f"{job_registry.memory.problem()}; retry later")
+    if not has_queue_share(service, policy.max_jobs_per_service, principal):
+        waiting, most, name = service.queue.length, policy.max_jobs_per_service, "max_jobs_per_service"
+        text = f"{waiting} jobs wait for this service, the maximum ({name}); retry later"
+        if waiting < most:
+            own = service.queue.members.get(principal.name)
+            held = 0 if own is None else own.length
+            text = _over_share(principal, held, waiting, most, "jobs that wait for this service", name)
+        return ReachedLimit(name, text)
+    memory = job_registry.memory
+    if not memory.fits(size):
+        return ReachedLimit("max_memory", f"{memory.problem()}; retry later")
+    if not job_registry.has_memory_share(principal, size):
+        held, most = principal.bytes, memory.payload_limit
+        return ReachedLimit("max_memory", _over_share(principal, held, memory.payloads, most, "bytes", "max_memory"))
     most = policy.max_bytes_per_service
     if most and service.bytes + size > most:
         text = f"payloads of this service take {service.bytes} of {most} bytes (max_bytes_per_service); retry later"
         return ReachedLimit("max_bytes_per_service", text)
     return None
+
+
+def _over_share(principal: Principal, held: int, taken: int, most: int, things: str, limit: str) -> str:
+    return f"{share_problem(principal.name, held, taken, most, things, limit)}; retry when some of its jobs have ended"
 
 
 def _caller_limit_reached(policy: Policy, owner: Owner, size: int) -> ReachedLimit | None:

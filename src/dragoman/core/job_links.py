@@ -18,6 +18,7 @@ from dragoman.core.archive import Archive
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import Job, JobId
 from dragoman.core.other_shards import OtherShards
+from dragoman.core.shares import Shares
 from dragoman.core.states import DONE
 
 NO_FOREIGN: Final[dict[JobId, bool]] = {}  # of a job whose predecessors are all in its shard; never changed
@@ -46,16 +47,21 @@ class DependentJob:
 class JobLinks:
     """All dependent jobs, by their id and by their predecessors."""
 
-    __slots__ = ("_archive", "_deadlines", "_followers", "dependent", "links", "other_shards", "watched")
+    __slots__ = ("_archive", "_deadlines", "_followers", "dependent", "other_shards", "shares", "watched")
 
-    def __init__(self, deadlines: Deadlines[Any], archive: Archive) -> None:
+    def __init__(self, deadlines: Deadlines[Any], archive: Archive, most: int) -> None:
+        """`most`: links (R254)."""
         self.dependent: dict[JobId, DependentJob] = {}
-        self.links = 0  # pairs of a dependent job and a predecessor
+        self.shares = Shares(most)  # links: pairs of a dependent job and a predecessor, by principal
         self.other_shards: OtherShards | None = None  # of a broker in a cluster
         self.watched: dict[JobId, dict[int, int]] = {}  # by predecessor: shards with jobs that wait, and their epochs
         self._followers: dict[JobId, dict[JobId, DependentJob]] = {}  # by predecessor in the same shard
         self._deadlines = deadlines
         self._archive = archive
+
+    @property
+    def links(self) -> int:
+        return self.shares.taken
 
     def link(self, job: Job) -> DependentJob:
         """Add a dependent job. The caller counts its predecessors (`count`)."""
@@ -70,7 +76,7 @@ class JobLinks:
                 continue
             self._followers.setdefault(id, {})[job.id] = entry
             self._archive.pin(id)
-        self.links += len(entry.predecessors)
+        self.shares.enter(job.principal.name, len(entry.predecessors))
         return entry
 
     def unlink(self, job: Job, is_moved: bool = False) -> None:
@@ -79,7 +85,7 @@ class JobLinks:
         entry = self.dependent.pop(job.id, None)
         if entry is None:
             return
-        self.links -= len(entry.predecessors)
+        self.shares.leave(job.principal.name, len(entry.predecessors))
         for id in entry.predecessors:
             if id in entry.foreign:
                 if self.other_shards is not None and not is_moved:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from dragoman.core.commits import PendingCommits
 from dragoman.core.conversations import Conversations
@@ -23,8 +23,9 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.remembered import RememberedRequests
 from dragoman.core.retries import record_last_attempt
-from dragoman.core.rights import NO_LIMITS
+from dragoman.core.rights import NO_LIMITS, Principal
 from dragoman.core.running_limits import Unblocker
+from dragoman.core.shares import administers, has_queue_share, has_share, share_mark
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, Outcome, RefusalReason
 
 
@@ -48,6 +49,9 @@ class JobRegistry:
         self.remembered = RememberedRequests(policy, self.pending_commits)
         self.links, self.groups, self.with_extras = self.kept.links, self.kept.groups, self.kept.with_extras
         self.unblocker = Unblocker()
+        # Below these no principal can be over its share: it has at most what is taken, and so not more than is free.
+        self._jobs_mark: Final = share_mark(policy.max_jobs)
+        self._queue_mark: Final = share_mark(policy.max_jobs_per_service)
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
@@ -72,10 +76,13 @@ class JobRegistry:
         size, principal = len(payload), owner.principal
         if (
             (self.is_loading and key is not None)
-            or self.present >= policy.max_jobs
-            or service.queue.length >= policy.max_jobs_per_service
+            or (self.present >= self._jobs_mark and not self.has_job_share(principal))
+            or (
+                service.queue.length >= self._queue_mark
+                and not has_queue_share(service, policy.max_jobs_per_service, principal)
+            )
             or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
-            or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
+            or (self.memory.payloads + size > self.memory.mark and not self.has_memory_share(principal, size))
             or (self._limits_bytes and owner.exceeds_bytes(policy, service.bytes, size))
             or (
                 principal.limits is not NO_LIMITS
@@ -93,6 +100,7 @@ class JobRegistry:
         service.bytes += size
         owner.jobs += 1
         owner.bytes += size
+        principal.bytes += size
         if not service.is_known and service.jobs == 1 and owner.is_limited:
             service.charge(owner)
         self.present += 1
@@ -105,6 +113,19 @@ class JobRegistry:
             job.digest = digest(payload)
             self.kept.keys.add(job)
         return job
+
+    def has_job_share(self, principal: Principal) -> bool:
+        """Tell if a principal may have one more job (R254)."""
+        held = principal.waiting + principal.running + principal.taken
+        return has_share(self._policy.max_jobs, self.present, held, 1, is_administrator=administers(principal))
+
+    def has_memory_share(self, principal: Principal, size: int) -> bool:
+        """Tell if there is room for a payload of this principal (R254)."""
+        memory = self.memory
+        if not memory.fits(size):
+            return False
+        most, taken = memory.payload_limit, memory.payloads
+        return has_share(most, taken, principal.bytes, size, is_administrator=administers(principal))
 
     def end(
         self,
@@ -134,6 +155,7 @@ class JobRegistry:
         service.bytes -= size
         owner.jobs -= 1
         owner.bytes -= size
+        owner.principal.bytes -= size
         if not service.jobs and service.owner is not None:
             service.discharge()
         if outcome is DONE:

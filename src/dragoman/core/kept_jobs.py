@@ -30,6 +30,8 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.quarantine import Quarantine
+from dragoman.core.rights import Principal
+from dragoman.core.shares import Shares, administers, share_problem
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 
 Refused = tuple[RefusalReason, str, str]  # the reason, the error message, and the limit that is reached, if any
@@ -49,11 +51,12 @@ class KeptJobs:
         pending_commits: PendingCommits,
     ) -> None:
         self.archive = Archive(policy.max_outcome_bytes)
-        self.links = JobLinks(deadlines, self.archive)
+        self.links = JobLinks(deadlines, self.archive, policy.max_links)
         self.groups = Groups(policy, deadlines, self.archive, self.links, pending_commits, effects)
         self.keys = JobKeys()
         self.has_store = False  # payloads and results can be fetched from the store
-        self.forever = 0  # jobs whose outcome is kept until it is deleted, ended or not
+        # Jobs whose outcome is kept until it is deleted, ended or not, by principal (R254).
+        self.forever_shares = Shares(policy.max_kept_forever)
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
         self.with_extras = ExtrasIndex()  # of all jobs of the registry
@@ -102,35 +105,41 @@ class KeptJobs:
             if first.digest != digest(payload):
                 return None, (RefusalReason.KEY_REUSED, f"'{key}' came with another payload before", "")
         elif (
-            job_options.keep == inf
-            and job_options.durable
-            and self.forever + more_forever >= self._policy.max_kept_forever
+            job_options.keep == inf and job_options.durable and not self.has_room_forever(owner.principal, more_forever)
         ):
-            return None, (RefusalReason.BUSY, self.forever_problem(more_forever), "max_kept_forever")
+            return None, (RefusalReason.BUSY, self.forever_problem(owner.principal, more_forever), "max_kept_forever")
         return first, None
 
     @property
-    def has_room_forever(self) -> bool:
-        """True if one more outcome may be kept until it is deleted (L20)."""
-        return self.forever < self._policy.max_kept_forever
+    def forever(self) -> int:
+        """Number of jobs whose outcome is kept until it is deleted, ended or not."""
+        return self.forever_shares.taken
 
-    def forever_problem(self, more: int = 0) -> str:
+    def has_room_forever(self, principal: Principal, more: int = 0) -> bool:
+        """True if one more outcome of a principal may be kept until it is deleted (L20). `more`: those before it."""
+        return self.forever_shares.allows_holder(principal.name, more + 1, is_administrator=administers(principal))
+
+    def forever_problem(self, principal: Principal, more: int = 0) -> str:
         """Return the error message for one more."""
-        return (
-            f"the broker has {self.forever + more} jobs whose outcome is kept until it is deleted, the maximum "
-            "(max_kept_forever); delete outcomes that are not needed, or keep this one for a number of seconds"
-        )
+        advice = "delete outcomes that are not needed, or keep this one for a number of seconds"
+        shares, name = self.forever_shares, principal.name
+        if self.forever + more >= shares.most:
+            text = f"the broker has {self.forever + more} jobs whose outcome is kept until it is deleted, the maximum"
+            return f"{text} (max_kept_forever); {advice}"
+        things = "jobs whose outcome is kept until it is deleted"
+        held = shares.held(name) + more
+        return f"{share_problem(name, held, self.forever + more, shares.most, things, 'max_kept_forever')}; {advice}"
 
     def note_new(self, job: Job) -> None:
         """Note what few jobs have: an outcome that is kept until it is deleted."""
         if keeps_forever(job):
-            self.forever += 1
+            self.forever_shares.enter(job.principal.name)
 
     def disown(self, job: Job) -> None:
         """Undo `note_new` and give its key up: another broker of the cluster decides about this job now."""
         self.keys.remove(job)
         if keeps_forever(job):
-            self.forever -= 1
+            self.forever_shares.leave(job.principal.name)
 
     def join_first(self, first: Job, caller: Caller) -> None:
         """Let one more caller wait for an earlier job, or deliver its outcome at once."""

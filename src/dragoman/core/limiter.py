@@ -8,6 +8,7 @@ from dragoman.core.events import SERVICE_LIMITS_DIFFER
 from dragoman.core.infinity import inf
 from dragoman.core.limit_values import LimitValues, combine
 from dragoman.core.model import Service, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.service_limits import LimitShare, ServiceLimits
 from dragoman.core.shared_state import SharedState
 
@@ -27,9 +28,11 @@ class Limiter:
 
     # ---------------------------------------------------------------- authors
 
-    def set_by_operator(self, name: str, values: LimitValues, author: str, now: float) -> Service | None:
-        """Replace the limits that an operator has set. None: there are too many services."""
-        service = self._worker_registry.names.service(name)
+    def set_by_operator(
+        self, name: str, values: LimitValues, author: str, now: float, owner: Owner | None = None
+    ) -> Service | None:
+        """Replace the limits that an operator has set. None: there are too many services. `owner`: of the request."""
+        service = self._worker_registry.names.service(name, owner)
         if service is not None and (service.limits is not None or not values.is_empty):
             limits = self._limits_of(service)
             limits.by_operator, limits.operator = values, author
@@ -59,7 +62,7 @@ class Limiter:
                 del limits.declared_elsewhere[broker]
                 self._apply(service, limits, now)
         for name, values in declared.items():
-            service_or_none = self._worker_registry.names.service(name)
+            service_or_none = self._worker_registry.names.service(name, None)
             if service_or_none is None:
                 continue
             limits = self._limits_of(service_or_none)

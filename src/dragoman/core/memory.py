@@ -29,7 +29,7 @@ class Transit(StrEnum):
 class MemoryAccount:
     """Counts bytes by kind. Each kind has an owner, which decides what to refuse or to close when there is no room."""
 
-    __slots__ = ("_reserve", "in_transit", "limit", "measure", "payload_limit", "payloads", "transit")
+    __slots__ = ("_reserve", "in_transit", "limit", "mark", "measure", "payload_limit", "payloads", "transit")
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
@@ -38,6 +38,7 @@ class MemoryAccount:
         self.transit: Final[dict[Transit, int]] = dict.fromkeys(Transit, 0)
         self._reserve: Final = limit // RESERVE
         self.payload_limit = limit - self._reserve  # what payloads may take now
+        self.mark = _mark(self.payload_limit)  # up to here, no principal can be over its share
         self.measure: Callable[[], None] = _nothing  # updates unsent data, which shrinks without a notice
 
     def set_transit(self, kind: Transit, size: int) -> None:
@@ -45,6 +46,7 @@ class MemoryAccount:
         self.in_transit += size - self.transit[kind]
         self.transit[kind] = size
         self.payload_limit = self.limit - max(self.in_transit, self._reserve)
+        self.mark = _mark(self.payload_limit)
 
     def fits(self, size: int) -> bool:
         """True if there is room for a payload of this size."""
@@ -65,6 +67,11 @@ class MemoryAccount:
             text = f"payloads of jobs take {self.payloads} and data in transit {self.in_transit} of {self.limit} bytes"
             text += " (max_memory)"
         return text
+
+
+def _mark(payload_limit: int) -> int:
+    """Return half of what is not reserved: a principal has at most what is taken, and so not more than is free."""
+    return (payload_limit - payload_limit // RESERVE) // 2
 
 
 def _nothing() -> None:

@@ -14,6 +14,7 @@ from dragoman.core.effects import RemoveWorker
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
 from dragoman.core.job_limits import broker_limit_reached, principal_limit_reached
 from dragoman.core.model import Job, JobId, Service
+from dragoman.core.owners import Owner
 from dragoman.core.rights import Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DELAYED, REFUSED, WAITING, RemovalReason
@@ -39,9 +40,12 @@ class Operator:
 
     # ---------------------------------------------------------------- services
 
-    def pause(self, name: str, by: str = "an operator", at: float | None = None) -> Service | None:
-        """Stop dispatching jobs of this service. New jobs are still accepted. `at`: the time; None: not known."""
-        service = self._worker_registry.names.service(name)
+    def pause(
+        self, name: str, by: str = "an operator", at: float | None = None, owner: Owner | None = None
+    ) -> Service | None:
+        """Stop dispatching jobs of this service. New jobs are still accepted. `at`: the time; None: not known. `owner`:
+        of the request."""
+        service = self._worker_registry.names.service(name, owner)
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
@@ -78,7 +82,7 @@ class Operator:
         kept = self._job_registry.kept
         if kept.key_taken_from(job) is not None:
             return None
-        if keeps_forever(job) and not kept.has_room_forever:
+        if keeps_forever(job) and not kept.has_room_forever(job.principal):
             return None
         service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
@@ -111,7 +115,8 @@ class Operator:
         registry, policy = self._job_registry, self._policy
         service = self._worker_registry.names.restore_service(job.service.name)
         size = len(job.payload)
-        if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
+        owner = job.principal
+        if broker_limit_reached(registry, policy, service, size, owner) or principal_limit_reached(owner, size):
             return False
         registry.kept.reopen(job, service, now)
         registry.links.reopened(job.id)

@@ -226,7 +226,7 @@ class Principal(RunningAccount):
 
     # fmt: off
     __slots__ = (
-        "_rate_left", "_rate_time", "elsewhere", "is_listed", "last_turn", "limits", "max_peers", "max_rate",
+        "_rate_left", "_rate_time", "bytes", "elsewhere", "is_listed", "last_turn", "limits", "max_peers", "max_rate",
         "max_waiting", "max_waiting_bytes", "name", "own_limits", "peers", "rights", "share", "submits", "taken",
         "waiting", "waiting_bytes",
     )
@@ -239,6 +239,7 @@ class Principal(RunningAccount):
         self.is_listed = False  # it is in the present table
         self.waiting = 0  # jobs that wait or are delayed; `core/lifecycle.py` counts them, and those that run
         self.waiting_bytes = 0  # their payloads
+        self.bytes = 0  # payloads of all its jobs that are present
         self.taken = 0  # running jobs that other brokers of the cluster count
         self.last_turn = 0  # number of its last turn at a worker of several services
         self.elsewhere: dict[str, PrincipalLimits] = {}  # in other tables, by broker of the cluster

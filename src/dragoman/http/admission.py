@@ -11,6 +11,7 @@ from dragoman.core.rights import Principal
 # Keys in `extensions` of a request's scope.
 CONNECTED: Final = "dragoman.connected"  # the admission of its connection, or None
 ADMITTED: Final = "dragoman.admitted"  # its own admission, or None
+ORIGIN: Final = "dragoman.origin"  # the user of its connection, `uid N`, if the kernel names it
 
 
 def _always() -> bool:
@@ -30,6 +31,14 @@ def admission_of(scope: Mapping[str, Any]) -> Admission | None:
     """Return the admission of a request; None if its principal is not known."""
     found: Admission | None = scope.get("extensions", {}).get(ADMITTED)
     return found
+
+
+def origin_of(scope: Mapping[str, Any]) -> str:
+    """Return where a request comes from: the user of this machine whose connection it is, if the kernel names it, else
+    the address of the client."""
+    user: str = scope.get("extensions", {}).get(ORIGIN, "")
+    client = scope.get("client")
+    return user or (str(client[0]) if client is not None else "")
 
 
 def is_revoked(scope: Mapping[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Protocol
 
 from dragoman.core.memory import MemoryAccount, Transit
@@ -9,6 +11,10 @@ from dragoman.core.memory import MemoryAccount, Transit
 
 class BodyHolder(Protocol):
     """A connection with an unfinished body."""
+
+    @property
+    def holder(self) -> str:
+        """Holder of its place (`core/shares.py`)."""
 
     def give_way(self) -> None:
         """Reject the body, because memory is short."""
@@ -27,7 +33,7 @@ class AllBodies:
         self._count(size)
         if self.memory.room() >= 0:
             return None
-        return max(self._held, key=self._held.__getitem__)
+        return largest_of_most(self._held)
 
     def forget(self, connection: BodyHolder) -> None:
         """Remove a body that is complete or abandoned."""
@@ -41,3 +47,12 @@ class AllBodies:
 
     def _count(self, change: int) -> None:
         self.memory.set_transit(Transit.BODIES, self.memory.transit[Transit.BODIES] + change)
+
+
+def largest_of_most(held: Mapping[BodyHolder, int]) -> BodyHolder:
+    """Return the connection with the largest body, of the principal or address whose bodies take most: many small ones
+    of one principal do not end a large one of another (R254)."""
+    totals: Counter[str] = Counter()
+    for each, size in held.items():
+        totals[each.holder] += size
+    return max(held, key=lambda each: (totals[each.holder], held[each]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.http.all_bodies import AllBodies, BodyHolder
+from dragoman.http.all_bodies import AllBodies, BodyHolder, largest_of_most
 from dragoman.http.framing import RequestError
 
 
@@ -22,7 +22,7 @@ class BodyBudget:
         self._held[connection] = self._held.get(connection, 0) + size
         largest = self._all_bodies.grow(connection, size)
         if self.total > self._max_memory:
-            return max(self._held, key=self._held.__getitem__)
+            return largest_of_most(self._held)
         return largest
 
     def forget(self, connection: BodyHolder) -> None:

@@ -27,6 +27,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.recording import from_worker, record_heartbeat, submitted, to_caller, to_worker
 from dragoman.core.rights import Principal
+from dragoman.core.shares import Shares, holder_of
 from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
@@ -58,6 +59,7 @@ class HttpBrokerSide(TimedRecipient):
         self.is_closed = False
         self._broker = broker
         self._runner = runner
+        self.shares = Shares(options.max_workers)  # of workers (R254)
         self._remotes: dict[WorkerId, RemoteHttpWorker] = {}
         self._waiting: Deadlines[PendingCall | PendingPoll | UnsentJob] = Deadlines()
 
@@ -117,6 +119,8 @@ class HttpBrokerSide(TimedRecipient):
             return None
         remote.worker = worker
         self._remotes[worker.id] = remote
+        remote.holder = holder_of(owner.principal, owner.address)
+        self.shares.enter(remote.holder)
         if limits:
             self._broker.limiter.declare(worker, limits, now)
         self._runner.request_iteration()
@@ -365,7 +369,8 @@ class HttpBrokerSide(TimedRecipient):
         self._broker.availability.ask(remote.worker, len(remote.polls), now)
 
     def _forget(self, remote: RemoteHttpWorker, reason: str) -> None:
-        self._remotes.pop(remote.worker.id, None)
+        if self._remotes.pop(remote.worker.id, None) is not None:
+            self.shares.leave(remote.holder)
         while remote.polls:
             poll = remote.polls.popleft()
             self._waiting.disarm(poll)

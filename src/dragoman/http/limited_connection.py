@@ -16,6 +16,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from dragoman.core.owners import network_of
+from dragoman.core.shares import administers, holder_of, share_problem
 from dragoman.http.admission import Admission, is_revoked
 from dragoman.http.disconnect import DisconnectSignal
 from dragoman.http.framing import Chunks, RequestError
@@ -82,6 +83,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._no_room: RequestError | None = None
         self._open_paths = watch.health_paths
         self._admission: Admission | None = None  # None: its requests must prove their principal
+        self._user = ""  # `uid N`, if the kernel names it
+        self._is_counted = False  # it has a place that is not in the reserve
+        self.holder = ""  # of its place (`core/shares.py`)
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -116,12 +120,17 @@ class LimitedConnection(HttpToolsProtocol):
             transport.abort()
         elif fault := self._rejection() or self._over_limit():
             self._enter_reserve(fault, now)
+        else:
+            watch.shares.enter(self.holder)
+            self._is_counted = True
 
     def _rejection(self) -> RequestError | None:
         """Check the user and the certificate, before a byte is read (T22)."""
         check = self._watch.check
         try:
-            found = check.admit(self.transport.get_extra_info("socket"), self.peer_certificate)
+            socket = self.transport.get_extra_info("socket")
+            found = check.admit(socket, self.peer_certificate)
+            self._user = check.user(socket)
         except OSError:  # it has been closed already
             self.transport.abort()
             return None
@@ -129,6 +138,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._open_paths = check.public_paths
             return found
         self._admission = found
+        self.holder = self._user or self._network if found is None else holder_of(found.principal, self._network)
         return None
 
     def end_if_revoked(self) -> bool:
@@ -147,8 +157,17 @@ class LimitedConnection(HttpToolsProtocol):
         most = (
             limits.max_connections_per_local_address if is_local_client else limits.max_connections_per_remote_address
         )
-        if len(watch) - len(watch.reserve) > limits.max_connections:
+        is_administrator = self._admission is not None and administers(self._admission.principal)
+        shares = watch.shares
+        if shares.taken >= shares.most:
             detail = f"max_connections is {limits.max_connections}."
+        elif not shares.allows_holder(self.holder, is_administrator=is_administrator):
+            held = shares.held(self.holder)
+            name = self._admission.principal.name if self._admission is not None else self.holder
+            text = share_problem(name, held, shares.taken, shares.most, "connections", "max_connections")
+            detail = f"{text}."
+        elif is_administrator:
+            return None
         elif watch.by_address[self._network] > most:
             name = "max_connections_per_local_address" if is_local_client else "max_connections_per_remote_address"
             detail = f"{name} is {most}."
@@ -164,6 +183,24 @@ class LimitedConnection(HttpToolsProtocol):
         watch.reserve[self] = None
         if len(watch.reserve) > RESERVE:
             next(iter(watch.reserve)).leave_reserve()
+
+    def _promote(self, scope: dict[str, Any]) -> bool:
+        """Take a connection out of the reserve whose request is an administrator's: there are places for those."""
+        fault, watch = self._no_room, self._watch
+        if fault is None or fault.status != 503 or self not in watch.reserve:
+            return False
+        found = watch.check.by_request(scope)
+        if found is None or not administers(found.principal):
+            return False
+        holder = holder_of(found.principal, self._network)
+        if not watch.shares.allows_holder(holder, is_administrator=True):
+            return False
+        self.holder, self._no_room = holder, None
+        del watch.reserve[self]
+        watch.by_address[self._network] += 1
+        watch.shares.enter(holder)
+        self._is_counted = True
+        return True
 
     def leave_reserve(self) -> None:
         """Close: newer connections need its place, and a health check would have come by now."""
@@ -258,6 +295,8 @@ class LimitedConnection(HttpToolsProtocol):
         watch = self._watch
         if self._no_room is None:
             self._leave_address()
+            if self._is_counted:
+                watch.shares.leave(self.holder)
         watch.reserve.pop(self, None)
         self._phase, self._kept = REFUSED, b""
         watch.bodies.forget(self)

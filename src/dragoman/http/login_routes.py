@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http import pages
-from dragoman.http.admission import ADMITTED, admission_of
+from dragoman.http.admission import ADMITTED, admission_of, origin_of
 from dragoman.http.context import AppContext
 from dragoman.http.problems import HttpError, problem
 from dragoman.http.request_access import (
@@ -54,7 +54,9 @@ async def login(context: AppContext, request: Request) -> Response:
         return unauthenticated()
     _close_session(access, request)
     is_secure = access.is_tls or request.headers.get("origin", "").lower().startswith("https://")
-    cookie = _cookie(is_secure, access.sessions.open(admission), int(access.sessions.lifetime))
+    cookie = _cookie(
+        is_secure, access.sessions.open(admission, origin_of(request.scope)), int(access.sessions.lifetime)
+    )
     access.log("login", address, admission)
     return _done("/", [cookie]) if is_form else Response(status_code=204, headers={"set-cookie": cookie})
 
@@ -105,7 +107,7 @@ def _session_id(access: RequestAccess, request: Request) -> str | None:
 def _close_session(access: RequestAccess, request: Request) -> bool:
     """Close the session of the cookie, and end what was requested with it, except this request."""
     id = _session_id(access, request)
-    if id is None or access.sessions is None or not access.sessions.close(id):
+    if id is None or access.sessions is None or not access.sessions.close(id, origin_of(request.scope)):
         return False
     request.scope["extensions"][ADMITTED] = None
     access.end_revoked()

@@ -14,7 +14,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from dragoman.http import framing
-from dragoman.http.admission import CONNECTED
+from dragoman.http.admission import CONNECTED, ORIGIN
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.framing import BadRequest, Chunks
 from dragoman.http.limited_connection import (
@@ -82,7 +82,8 @@ class LimitedProtocol(LimitedConnection):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
         if self._no_room is not None and not _is_health_check(self._head, self._open_paths):
-            raise BadRequest(self._no_room)
+            if not self._promote(self._scope_of(self._head, data)):
+                raise BadRequest(self._no_room)
         self._is_new = self._has_blank = False
         self._following = len(rest)
         try:
@@ -92,6 +93,13 @@ class LimitedProtocol(LimitedConnection):
         if self._fault is not None:
             raise BadRequest(self._fault)
         return rest
+
+    def _scope_of(self, found: re.Match[bytes], head: bytes) -> dict[str, Any]:
+        """Return what `ConnectionCheck.by_request` reads of a head that is not parsed yet."""
+        pairs = [line.partition(b":") for line in head.split(b"\r\n")[1:] if line]
+        fields = [(name.lower(), value.strip()) for name, _, value in pairs]
+        extensions = {CONNECTED: self._admission, ORIGIN: self._user}
+        return {"method": found[1].decode(), "headers": fields, "client": self.client, "extensions": extensions}
 
     def _ignore_upgrade(self, head: bytes) -> None:
         """Parse the head again without its upgrade: otherwise the parser takes what follows for another protocol."""
@@ -177,7 +185,7 @@ class LimitedProtocol(LimitedConnection):
         self.scope["method"] = head[1].decode()
         self.scope["raw_path"] = target.path
         self.scope["query_string"] = target.query or b""
-        self.scope["extensions"] = {CONNECTED: self._admission}  # type: ignore[dict-item]
+        self.scope["extensions"] = {CONNECTED: self._admission, ORIGIN: self._user}  # type: ignore[dict-item]
 
     def on_message_complete(self) -> None:
         if self._fault is None and not self._is_upgrade:
@@ -205,7 +213,8 @@ class LimitedProtocol(LimitedConnection):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._disconnect = DisconnectSignal()
         self._running = cycle
-        cycle.scope["extensions"] = {HANGUP: self._disconnect, CONNECTED: self._admission}  # type: ignore[dict-item]
+        extensions: Any = {HANGUP: self._disconnect, CONNECTED: self._admission, ORIGIN: self._user}
+        cycle.scope["extensions"] = extensions
         is_incomplete = self._phase is not ANSWER and not 0 < self._left <= self._following
         close = self._close_gracefully if is_incomplete else None
         self._response = ResponseTransport(self.transport, self._watch.traffic, self._watch.common_headers, close)

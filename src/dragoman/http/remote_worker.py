@@ -64,10 +64,11 @@ class UnsentJob:
 class RemoteHttpWorker(RemoteWorker):
     """A worker."""
 
-    __slots__ = ("again", "latest", "polls", "secret", "unsent", "worker")
+    __slots__ = ("again", "holder", "latest", "polls", "secret", "unsent", "worker")
 
     def __init__(self, secret: str) -> None:
         self.secret = secret  # proves its identity
+        self.holder = ""  # of its place (`core/shares.py`)
         self.worker: Worker = None  # type: ignore[assignment]  # set after joining
         self.polls: deque[PendingPoll] = deque()  # without a response; oldest first
         self.unsent: dict[Token, UnsentJob] = {}

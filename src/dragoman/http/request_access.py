@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dragoman.http.admission import CONNECTED, Admission
+from dragoman.http.admission import CONNECTED, Admission, origin_of
 from dragoman.http.hosts import is_own_origin
 from dragoman.http.login_sessions import LoginSessions
 from dragoman.http.pages import login_page
@@ -78,7 +78,7 @@ class RequestAccess:
                     "programs send a token instead: `Authorization: Bearer dgm_…`."
                 )
                 raise HttpError(problem(403, "no-origin", "No origin", detail))
-        return self.sessions.find(id)
+        return self.sessions.find(id, origin_of(scope))
 
     def session_id(self, cookies: bytes) -> str | None:
         """Return the id of the login session in a Cookie header."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 from uvicorn.server import ServerState
 
 from dragoman.core.memory import MemoryAccount
+from dragoman.core.shares import Shares
 from dragoman.http.admission import Admission
 from dragoman.http.all_bodies import AllBodies
 from dragoman.http.body_budget import BodyBudget
@@ -38,12 +39,14 @@ class ConnectionCheck:
 
     `admit(socket, certificate)` returns the principal of a connection, None if its requests must prove one, or the
     error of all its other requests; it raises OSError if the connection has ended. `certificate` is verified (DER).
-    A request that a proxy has forwarded has the proxy's user, not that of its client.
+    A request that a proxy has forwarded has the proxy's user, not that of its client. `user` raises OSError, too.
     """
 
     admit: Callable[[Any, bytes | None], Admission | RequestError | None] = lambda *_: None
     public_paths: frozenset[bytes] = frozenset()
     rejects_forwarded: bool = False
+    user: Callable[[Any], str] = lambda _: ""  # of a socket on this machine, `uid N`, if the kernel names it
+    by_request: Callable[[dict[str, Any]], Admission | None] = lambda _: None  # the admission of a request's scope
 
 
 NO_CHECK = ConnectionCheck()
@@ -78,6 +81,7 @@ class HttpServerState:
         self.traffic = Traffic()
         self.bodies = BodyBudget(limits.max_memory, all_bodies or AllBodies(MemoryAccount(limits.max_memory)))
         self.shared = ServerState()
+        self.shares = Shares(limits.max_connections)  # of connections that are not in the reserve (R254)
         self.by_address: Counter[str] = Counter()  # without connections in the reserve
         self.reserve: dict[TimedConnection, None] = {}  # connections above the limits, oldest first
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)

@@ -7,7 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dragoman.core.rights import Principal
+from dragoman.core.shares import Shares, administers, holder_of, share_problem
+from dragoman.http.admission import admission_of
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
+from dragoman.http.hosts import is_local
 from dragoman.http.problems import problem, problem_response
 from dragoman.operations.schemas import ErrorView
 
@@ -28,24 +32,38 @@ HEADERS = [
 
 
 class Streams:
-    """The open event streams, at most `limit`."""
+    """The open event streams, at most `limit`, and of those a share for each principal (R254)."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._open: dict[EventStream, None] = {}
+        self.shares = Shares(limit)
+        self._open: dict[EventStream, str] = {}  # with their holders
         self.is_closed = False  # the broker stops
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, stream: EventStream) -> bool:
-        if self.is_closed or len(self._open) >= self.limit:
+    def enter(self, stream: EventStream, scope: Scope) -> bool:
+        principal, holder = _holder_of(scope)
+        is_administrator = principal is not None and administers(principal)
+        if self.is_closed or not self.shares.allows_holder(holder, is_administrator=is_administrator):
             return False
-        self._open[stream] = None
+        self._open[stream] = holder
+        self.shares.enter(holder)
         return True
 
+    def problem(self, scope: Scope) -> str:
+        """Return the sentence for a request that is refused."""
+        shares = self.shares
+        principal, holder = _holder_of(scope)
+        if shares.taken >= shares.most or principal is None:
+            return f"max_streams is {shares.most}."
+        held = shares.held(holder)
+        return f"{share_problem(principal.name, held, shares.taken, shares.most, 'event streams', 'max_streams')}."
+
     def leave(self, stream: EventStream) -> None:
-        self._open.pop(stream, None)
+        holder = self._open.pop(stream, None)
+        if holder is not None:
+            self.shares.leave(holder)
 
     def end(self) -> None:
         """End all streams, and accept no more."""
@@ -103,12 +121,12 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if self._streams.enter(self):
+            if self._streams.enter(self, scope):
                 await self._stream(scope, send)
             elif self._streams.is_closed:
                 await problem_response(STOPPING)(scope, receive, send)
             else:
-                detail = f"max_streams is {self._streams.limit}."
+                detail = self._streams.problem(scope)
                 refusal = problem(429, "too-many-streams", "Too many event streams", detail, [("retry-after", "5")])
                 await refusal(scope, receive, send)
         finally:
@@ -147,6 +165,15 @@ class EventStream:
     def _drop(self) -> None:
         self._waiting.clear()
         self.end()
+
+
+def _holder_of(scope: Scope) -> tuple[Principal | None, str]:
+    """Return the principal of a request, and the holder of its place. Without a principal: its address."""
+    admission, client = admission_of(scope), scope.get("client")
+    address = "" if client is None or is_local(client[0]) else str(client[0])
+    if admission is None:
+        return None, address
+    return admission.principal, holder_of(admission.principal, address)
 
 
 def event_bytes(event: str, data: bytes | str, id: str | None = None) -> bytes:

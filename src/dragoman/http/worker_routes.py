@@ -125,9 +125,9 @@ async def join(context: AppContext, request: Request) -> Response:
         _refuse("invalid", "a service's name has 1 to 128 bytes and no control characters")
     if lease > options.max_lease:
         _refuse("invalid", f"lease {lease:g} is over the maximum of {options.max_lease:g} (max_lease)")
-    if len(session) >= options.max_workers:
-        _refuse("busy", f"{len(session)} workers are connected, the maximum (max_workers); retry later")
     owner = context.owner(request.scope)
+    if not session.shares.allows(owner):
+        _refuse("busy", f"{session.shares.problem(owner, 'workers that use HTTP', 'max_workers')}; retry later")
     forbidden = forbidden_work(owner.principal, parsed.services)
     if forbidden is not None:
         context.broker.refused_rights.note(owner.principal, WORK, parsed.services, session.dialect)

@@ -147,7 +147,7 @@ class BatchReader:
         common = self._options_of(_NO_FIELDS)
         self._common_extras = self._given_extras(_NO_FIELDS)
         jobs = [self._job(index, form, body, common) for index, (_, form, body) in enumerate(forms)]
-        check_links(self._broker, self._links)
+        check_links(self._broker, self._principal, self._links)
         return jobs
 
     def may_be(self, group: Group) -> bool:

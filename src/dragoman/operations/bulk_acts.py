@@ -7,7 +7,7 @@ step follows it: what was committed is done, the rest is untouched. Acts are in 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -18,6 +18,7 @@ from dragoman.core.events import ADMINISTERED
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job
 from dragoman.core.owners import Owner
+from dragoman.core.shares import Shares, holder_of
 from dragoman.operations.schemas import OperationError
 from dragoman.operations.visibility import owns_job
 
@@ -56,6 +57,7 @@ class BulkAct:
         "ended_at",
         "first",
         "group",
+        "holder",
         "id",
         "is_counted_only",
         "is_foreign",
@@ -97,6 +99,7 @@ class BulkAct:
         self.act = act
         self.operation = operation
         self.owner = owner
+        self.holder = holder_of(owner.principal, owner.address)  # of its place
         self.origin = origin
         self.service = service
         self.group = ""  # of the quarantine, if it retries one
@@ -205,11 +208,12 @@ class BulkAct:
 class BulkActs:
     """All acts that have not ended, and those that have ended lately."""
 
-    __slots__ = ("_broker", "_when_saved", "active", "ended", "wake", "when_over", "when_retried")
+    __slots__ = ("_broker", "_shares", "_when_saved", "active", "ended", "wake", "when_over", "when_retried")
 
     def __init__(self, broker: Broker, when_saved: WhenSaved) -> None:
         """`when_saved` calls back when everything decided so far in some shards is committed."""
         self.active: dict[str, BulkAct] = {}
+        self._shares = Shares(MOST_ACTIVE)  # by principal (R254)
         self.ended: dict[str, BulkAct] = {}
         self.wake: Callable[[], None] = lambda: None  # makes the next iteration call `step`
         self.when_retried: Callable[[str, int, float], None] = lambda service, jobs, now: None  # called for each step
@@ -227,10 +231,23 @@ class BulkActs:
                 return each
         return None
 
+    def require_place(self, owner: Owner) -> None:
+        """Raise OperationError if this owner may not begin one more."""
+        if not self._shares.allows(owner):
+            text = self._shares.problem(owner, "acts on many jobs in progress", "")
+            raise OperationError("busy", f"{text}; wait for one to end")
+
+    def _oldest_of_most(self) -> str:
+        """Return the oldest ended act of the holder that has most of them."""
+        count = Counter(each.holder for each in self.ended.values())
+        most = max(count.values())
+        return next(id for id, each in self.ended.items() if count[each.holder] == most)
+
     def start(self, act: BulkAct, answer: Callable[[], None], now: float) -> None:
         """Begin. `answer` is called when its first jobs are done."""
         act.waiting.append(answer)
         self.active[act.id] = act
+        self._shares.enter(act.holder)
         self._step(act, now)
         self.wake()
 
@@ -289,10 +306,11 @@ class BulkActs:
 
     def _end(self, act: BulkAct, now: float) -> None:
         del self.active[act.id]
+        self._shares.leave(act.holder)
         for each in [each for each in self.ended.values() if each.ended_at + REMEMBERED <= now]:
             del self.ended[each.id]
         if len(self.ended) >= MOST_ENDED:
-            del self.ended[next(iter(self.ended))]
+            del self.ended[self._oldest_of_most()]
         act.ended_at = now
         self.ended[act.id] = act
         if act.is_counted_only:

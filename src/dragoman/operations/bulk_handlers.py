@@ -12,7 +12,7 @@ from dragoman.core.commits import SETTINGS
 from dragoman.core.model import Job, Payload
 from dragoman.core.rights import ADMINISTER, CALL, Principal
 from dragoman.core.states import ENDED
-from dragoman.operations.bulk_acts import MOST_ACTIVE, SHUTTING_DOWN, BulkAct, BulkActs, Handle, Matches
+from dragoman.operations.bulk_acts import SHUTTING_DOWN, BulkAct, BulkActs, Handle, Matches
 from dragoman.operations.bulk_schemas import (
     FIRST_JOBS,
     BulkRef,
@@ -123,8 +123,7 @@ class BulkHandlers(RetryHandlers):
     def _new_bulk(
         self, act: str, operation: str, request: BulkRequest, handle: Handle, responder: Responder, now: float
     ) -> BulkAct:
-        if len(self.bulk_acts.active) >= MOST_ACTIVE:
-            raise OperationError("busy", f"{MOST_ACTIVE} acts on many jobs are in progress, the maximum; wait for one")
+        self.bulk_acts.require_place(responder.owner)
         id = request.id if request.id is not None else self.broker.entropy.job_id().hex()
         return BulkAct(
             id,
@@ -198,6 +197,7 @@ class BulkHandlers(RetryHandlers):
         if bulk is not None:
             responder.answer(RetryGroupView(group=request.group, retried=bulk.done, of=bulk.of))
             return
+        self.bulk_acts.require_place(responder.owner)
         parts = self.broker.job_registry.kept.quarantine.parts_of(request.group)
         jobs = list(chain.from_iterable(part.jobs.values() for part in parts if may_use(principal, CALL, part)))
         bulk = BulkAct(
@@ -219,6 +219,7 @@ class BulkHandlers(RetryHandlers):
     def _begin_purge(self, request: PurgeRequest, responder: Responder, now: float) -> None:
         """Cancel jobs of a service or delete their outcomes. A job whose state has changed before its turn is left
         unchanged."""
+        self.bulk_acts.require_place(responder.owner)
         reason = f"purged {signature(responder.owner.principal, 'on request', 'by ')}"
         principal = responder.owner.principal.name
         asked = request_id_of(request.request_id)

@@ -248,7 +248,7 @@ class OperationHandlers(EnqueueHandlers):
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._check_service_name(request.name)
         by = signature(responder.owner.principal, request.by)
-        service = self.broker.operator.pause(request.name, by, now)
+        service = self.broker.operator.pause(request.name, by, now, responder.owner)
         if service is None:
             raise self._too_many_services()
         store_pause(service, self._store_access.note, self._offset())

@@ -23,7 +23,7 @@ class LimitHandlers(LadderHandlers):
         values = NOTHING_GIVEN if limits is None or request.reset else limits.by_operator
         values = _changed(values, request)
         author = signature(responder.owner.principal, "an operator")
-        service = self.broker.limiter.set_by_operator(request.name, values, author, now)
+        service = self.broker.limiter.set_by_operator(request.name, values, author, now, responder.owner)
         if service is None:
             raise self._too_many_services()
         store_limits(service, self._store_access.note)

@@ -11,6 +11,7 @@ from dragoman.core.groups import PRESENT, Group
 from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import Principal
+from dragoman.core.shares import administers, share_problem
 from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.targets import LOADING
 from dragoman.operations.visibility import reads_group, reads_job, sees_group, sees_job
@@ -34,7 +35,7 @@ def linked_extras(
     for id in before:
         if id not in foreign:
             check_predecessor(id, broker, principal, input)
-    check_links(broker, len(before))
+    check_links(broker, principal, len(before))
     runs = request.after_failure == "run"
     return replace(extras or JobExtras(), after=before, runs_after_failure=runs, input=input)
 
@@ -52,13 +53,17 @@ def check_input(predecessors: int, input: JobInput, payload: Payload) -> None:
         )
 
 
-def check_links(broker: Broker, more: int) -> None:
-    """Raise OperationError if there are too many links between jobs."""
-    links, most = broker.job_registry.links.links, broker.policy.max_links
-    if links + more > most:
-        raise OperationError(
-            "busy", f"jobs wait for other jobs in {links} cases, of at most {most} (max_links); retry later"
-        )
+def check_links(broker: Broker, principal: Principal, more: int) -> None:
+    """Raise OperationError if there are too many links between jobs, or too many of this principal (R254)."""
+    shares, name = broker.job_registry.links.shares, principal.name
+    if not more or shares.allows_holder(name, more, is_administrator=administers(principal)):
+        return
+    if shares.taken + more > shares.most:
+        text = f"jobs wait for other jobs in {shares.taken} cases, of at most {shares.most} (max_links)"
+    else:
+        things = "cases in which jobs wait for other jobs"
+        text = share_problem(name, shares.held(name), shares.taken, shares.most, things, "max_links")
+    raise OperationError("busy", f"{text}; retry later")
 
 
 def check_predecessor(id: JobId, broker: Broker, principal: Principal, input: JobInput) -> None:

@@ -11,6 +11,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.commits import SETTINGS
 from dragoman.core.model import Payload
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.shares import administers
 from dragoman.operations.bulk_handlers import BulkHandlers
 from dragoman.operations.handler_base import StoreAccess
 from dragoman.operations.job_options import tenant_of
@@ -50,7 +51,8 @@ class ScheduleHandlers(BulkHandlers):
         size, most = len(payload_of(request, b"")), principal.limits.max_payload
         if most is not None and size > most:
             raise OperationError("too large", f"{over_max_payload('payload', size, most)} of {principal.name}")
-        view = self.scheduler.put(request, now, now + self._offset(), principal.name)
+        wall = now + self._offset()
+        view = self.scheduler.put(request, now, wall, principal.name, is_administrator=administers(principal))
         self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:

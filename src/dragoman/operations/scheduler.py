@@ -35,6 +35,7 @@ import msgspec
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId
 from dragoman.core.rights import LOCAL
+from dragoman.core.shares import Shares, share_problem
 from dragoman.operations.schedule_runs import SKIPPED
 from dragoman.operations.schedule_state import MAX_PAYLOAD as MAX_PAYLOAD
 from dragoman.operations.schedule_state import PREFIX, check_names, decided_until, inherit
@@ -69,6 +70,7 @@ class Scheduler:
         self._has_ended = has_ended
         self._forbidden = forbidden
         self._schedules: dict[str, Schedule] = {}
+        self.shares = Shares(MAX_SCHEDULES)  # by principal (R254)
         self._upcoming: Deadlines[Schedule] = Deadlines()  # by the wall clock
         self._refused: deque[Schedule] = deque()
         self._retry_at = -inf  # by the clock of `now`
@@ -90,6 +92,8 @@ class Scheduler:
             except (msgspec.MsgspecError, OperationError) as error:
                 problems[key.removeprefix(PREFIX)] = str(error)
                 continue
+            if schedule.stored.request.name not in self._schedules:
+                self.shares.enter(schedule.stored.owner)
             self._schedules[schedule.stored.request.name] = schedule
             self._arm(schedule, wall)
         return problems
@@ -99,6 +103,7 @@ class Scheduler:
         for schedule in self._schedules.values():
             self._disarm(schedule)
         self._schedules.clear()
+        self.shares = Shares(MAX_SCHEDULES)
         self._refused.clear()
 
     def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
@@ -142,7 +147,9 @@ class Scheduler:
         schedule.stored.recent.look_up(self.find_run, is_complete=False)
         return schedule.view()
 
-    def put(self, request: ScheduleRequest, now: float, wall: float, owner: str = LOCAL) -> ScheduleView:
+    def put(
+        self, request: ScheduleRequest, now: float, wall: float, owner: str = LOCAL, *, is_administrator: bool = True
+    ) -> ScheduleView:
         """Create or replace a schedule. With the same cron expression or interval, its times and counters continue. A
         schedule that is replaced keeps its owner."""
         self._check_clocks(now, wall)
@@ -157,8 +164,12 @@ class Scheduler:
         if before is not None:
             inherit(state, before)
             self._disarm(before)
-        elif len(self._schedules) >= MAX_SCHEDULES:
-            raise OperationError("busy", f"there are {MAX_SCHEDULES} schedules, the maximum; delete one first")
+        elif not self.shares.allows_holder(owner, is_administrator=is_administrator):
+            shares = self.shares
+            text = share_problem(owner, shares.held(owner), shares.taken, shares.most, "schedules", "")
+            raise OperationError("busy", f"{text}; delete one first")
+        else:
+            self.shares.enter(owner)
         self._schedules[request.name] = schedule
         self._arm(schedule, wall)
         self._write(schedule)
@@ -166,8 +177,10 @@ class Scheduler:
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Its jobs are left unchanged."""
-        self._disarm(self.find(name))
+        schedule = self.find(name)
+        self._disarm(schedule)
         del self._schedules[name]
+        self.shares.leave(schedule.stored.owner)
         self._note(PREFIX + name, None)
 
     def pause(self, name: str, now: float, wall: float) -> ScheduleView:

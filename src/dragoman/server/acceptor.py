@@ -60,11 +60,13 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if (mechanism and not registry.handshakes.admits(mechanism, address)) or registry.admit(address, is_here):
+            if mechanism and not registry.handshakes.admits(mechanism, address):
                 accepted.close()
                 continue
             admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
-            if admitted is None:
+            if admitted is None or registry.admit(
+                address, is_here, admitted.principal if is_here else None, proves_more=bool(mechanism)
+            ):
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()

@@ -7,6 +7,8 @@ from typing import Final
 
 from dragoman.core.owners import network_of
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import ANYONE, Principal
+from dragoman.core.shares import administers, has_share, share_problem
 
 MIN_DIALLED: Final = 16  # connections that each broker side may always dial
 
@@ -34,9 +36,14 @@ class Admission:
         self._dialled: dict[Recipient, int] = {}
         self._dials = 0
 
-    def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
-        """Return the reason to reject a new connection from this address, or None."""
+    def rejection_reason(
+        self, address: str, is_local: bool, connected: int, principal: Principal | None, *, proves_more: bool
+    ) -> str | None:
+        """Return the reason to reject a new connection from this address, or None. `principal`: that of a local user;
+        None: it is not known. `proves_more`: a handshake follows, and `has_share` is asked again after it."""
         limits, network = self._limits, network_of(address)
+        if principal is not None and administers(principal) and connected < limits.max_connections:
+            return None
         per_address = limits.max_connections_per_local_address
         if not is_local:
             per_address = min(per_address, limits.max_connections_per_remote_address)
@@ -44,10 +51,23 @@ class Admission:
             return f"{connected} connections are open, the maximum (max_connections)"
         if self._addresses.get(network, 0) >= per_address:
             name = "max_connections_per_local_address" if is_local else "max_connections_per_remote_address"
-            return (
-                f"{self._addresses[network]} connections of {_subject(address, network)} are open, the maximum ({name})"
-            )
+            held = f"{self._addresses[network]} connections of {_subject(address, network)}"
+            return f"{held} are open, the maximum ({name})"
+        if not proves_more:
+            return self.over_share(principal, address, connected)
         return None
+
+    def over_share(self, principal: Principal | None, address: str, connected: int, own: int = 0) -> str | None:
+        """Return the reason if a principal has its share of all connections, or an address without one (R254). `own`: 1
+        if the connection is counted already."""
+        if principal is None or principal.name == ANYONE:
+            name, held, is_administrator = address, self._addresses.get(network_of(address), 0), False
+        else:
+            name, held, is_administrator = principal.name, principal.peers, administers(principal)
+        most, taken, held = self._limits.max_connections, connected - own, held - own
+        if has_share(most, taken, held, 1, is_administrator=is_administrator):
+            return None
+        return share_problem(name, held, taken, most, "connections", "max_connections")
 
     def enter(self, address: str) -> None:
         network = network_of(address)

@@ -17,6 +17,7 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.memory import MemoryAccount
 from dragoman.core.model import Worker
 from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.rights import Principal
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.authentication import LOCAL_USER, UNKNOWN_CERTIFICATE, Admitted
 from dragoman.server.connection import StreamConnection
@@ -74,9 +75,12 @@ class ConnectionRegistry:
         """True if messages are still being written: the last one may be more than the kernel takes at once."""
         return any(peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.peers)
 
-    def admit(self, address: str, is_local: bool = True) -> str | None:
-        """Return the reason to reject a new connection from this address, or None (L7)."""
-        problem = self.admission.rejection_reason(address, is_local, len(self.peers))
+    def admit(
+        self, address: str, is_local: bool = True, principal: Principal | None = None, *, proves_more: bool = False
+    ) -> str | None:
+        """Return the reason to reject a new connection from this address, or None (L7, R254)."""
+        connected = len(self.peers)
+        problem = self.admission.rejection_reason(address, is_local, connected, principal, proves_more=proves_more)
         if problem is not None:
             self._counters.connections_rejected += 1
             self._reports.log_limited("connection rejected", address=address, reason=problem)

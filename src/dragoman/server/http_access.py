@@ -6,12 +6,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from dragoman.http import health
 from dragoman.http.admission import Admission
 from dragoman.http.framing import RequestError
 from dragoman.http.login_sessions import LoginSessions
+from dragoman.http.problems import HttpError
 from dragoman.http.request_access import RequestAccess
 from dragoman.http.server_state import ConnectionCheck, Report
 from dragoman.sdk.address import is_loopback, verifies_clients
@@ -20,6 +21,7 @@ from dragoman.server.clock import random_bytes
 from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.reports import Reports
 from dragoman.server.wiring import ListenRequest
+from dragoman.streams.sockets import is_local
 
 ANOTHER_USER: Final = "another-user"
 UNAUTHENTICATED: Final = RequestError(
@@ -67,9 +69,25 @@ class HttpAccess:
         proof = f"{identity.kind} {identity.label}" if identity is not None else ""
         return Admission(admitted.principal, proof, partial(self.authentication.is_current, admitted))
 
-    def connection_check(self) -> ConnectionCheck:
+    def user(self, connected: socket.socket) -> str:
+        """Return the user of a connection on this machine as `uid N`, where requests prove who they are; empty: the
+        kernel does not name it. Raises PeerGone."""
+        if not self.has_tokens or not _is_on_this_machine(connected):
+            return ""
+        uid = self.local_peers.uid(connected)
+        return f"uid {uid}" if uid is not None else ""
+
+    def connection_check(self, requests: RequestAccess) -> ConnectionCheck:
         public = frozenset(path.encode() for path in health.PUBLIC_PATHS)
-        return ConnectionCheck(self.admit, public, rejects_forwarded=self.rule is not LoopbackRule.ANYONE)
+
+        def by_request(scope: dict[str, Any]) -> Admission | None:
+            try:
+                return requests.admit(scope)
+            except HttpError:  # its cookie may be sent by another page
+                return None
+
+        rejects_forwarded = self.rule is not LoopbackRule.ANYONE
+        return ConnectionCheck(self.admit, public, rejects_forwarded, self.user, by_request)
 
     def request_access(self, now: Callable[[], float], is_tls: bool, report: Report) -> RequestAccess:
         if not self.has_tokens:
@@ -82,6 +100,12 @@ class HttpAccess:
         else:
             name = admission.principal.name
             self.reports.remark_of(f"principal {name}", event, principal=name, proof=admission.proof, address=address)
+
+
+def _is_on_this_machine(connected: socket.socket) -> bool:
+    """Tell if the kernel knows both ends of a connection. A client of this machine that connects to another one of its
+    addresses has that address, too."""
+    return is_local(connected) or connected.getpeername()[0] == connected.getsockname()[0]
 
 
 def http_access(request: ListenRequest, local_peers: LocalPeers, rule: LoopbackRule) -> HttpAccess:

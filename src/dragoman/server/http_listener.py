@@ -86,7 +86,7 @@ def _serve_http(
         session.close,
         make_too_large(world),
         health.PATHS,
-        access.connection_check(),
+        access.connection_check(requests),
         own.hsts,
         context.all_bodies,
     )

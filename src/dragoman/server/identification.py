@@ -67,6 +67,14 @@ class Identification:
                 peer.belong_to(self._owner(found.principal, peer.is_local, peer.address))
                 peer.owner.enter()
         principal = peer.owner.principal
+        over_share = None
+        if peer.handshake:  # its principal was not known when it was accepted
+            registry = self._registry
+            over_share = registry.admission.over_share(principal, peer.address, len(registry.peers), 1)
+        if over_share is not None:
+            identity = peer.admitted.label if peer.admitted is not None else ""
+            self._registry.turned_away(peer, "too many connections", over_share, identity)
+            return False
         if principal.peers > principal.max_peers:
             limit, in_cluster = principal.limits.max_peers, " in the cluster" if principal.share is not None else ""
             detail = f"{principal.name} has {limit}{in_cluster}, the maximum (max_peers of {principal.name})"

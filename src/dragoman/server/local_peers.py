@@ -187,7 +187,7 @@ class LocalPeers:
         if rule is LoopbackRule.ANYONE and (self._authentication.table is None or not is_local(connected)):
             return self._authentication.anyone
         try:
-            uid = self._uid(connected)
+            uid = self.uid(connected)
         except PeerGone:
             if rule is not LoopbackRule.ANYONE:
                 raise
@@ -195,7 +195,9 @@ class LocalPeers:
         gids = unix_gids(connected) if connected.family == socket.AF_UNIX else ()
         return judge(rule, uid, self._own_uid, self._overflow, self._authentication, gids)
 
-    def _uid(self, connected: socket.socket) -> int | None:
+    def uid(self, connected: socket.socket) -> int | None:
+        """Return the user of a connection on this machine of which nothing has been read, None if the kernel does not
+        name it. Raises PeerGone if it has ended."""
         if connected.family == socket.AF_UNIX:
             return unix_uid(connected)
         if self._is_closed:

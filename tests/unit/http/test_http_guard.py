@@ -402,13 +402,13 @@ def test_our_own_pause_makes_nobody_late(world: World) -> None:
 def test_connections_from_one_address_are_bounded(world: World) -> None:
     world.serve(limits=HttpLimits(max_connections=5, max_connections_per_remote_address=2))
     far = [world.visit(("192.0.2.1", port)) for port in (1, 2, 3)]
-    near = [world.visit(("127.0.0.1", port)) for port in (1, 2, 3, 4)]
+    near = [world.visit((f"127.0.0.{port}", port)) for port in (1, 2, 3, 4)]
     for visit in (far[2], near[3]):
         visit.say(get())
     assert [visit.statuses for visit in far] == [[], [], [503]]
     assert [visit.statuses for visit in near] == [[], [], [], [503]]
     assert b"\r\nretry-after: 1\r\n" in far[2].transport.written
-    assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.1:4")]
+    assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.4:4")]
     assert json.loads(far[2].body)["detail"] == "max_connections_per_remote_address is 2."
     assert json.loads(near[3].body)["detail"] == "max_connections is 5."
 

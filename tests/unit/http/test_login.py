@@ -8,7 +8,9 @@ import pytest
 from http_worker import kind
 from token_world import OPS, OWN, UNKNOWN, WEB, TokenWorld, bearer, who
 
+from case_tables import check_every_row
 from dragoman.core.rights import PrincipalLimits, Rights
+from dragoman.http.admission import ORIGIN, Admission
 
 COOKIE = "Max-Age=43200; Path=/; HttpOnly; SameSite=Strict"
 SECURE = "Max-Age=43200; Path=/; HttpOnly; Secure; SameSite=Strict"
@@ -88,6 +90,28 @@ def test_odd_form_is_a_wrong_token(world: TokenWorld, body: bytes) -> None:
     assert world.ask("POST", "/login", content=body, headers=headers).status_code == 401
 
 
+def test_session_belongs_to_the_user_of_its_login_or_else_to_the_address(world: TokenWorld) -> None:
+    access = world.listener.access
+    id = world.sessions.open(Admission(world.broker.principals.named("ops")), "uid 1000")
+    remote = world.sessions.open(Admission(world.broker.principals.named("web")), "192.0.2.1")
+
+    def check(user: str, address: str, ops: bool, web: bool) -> None:
+        for cookie, expected in ((id, ops), (remote, web)):
+            scope = {"method": "GET", "headers": [(b"cookie", f"dragoman={cookie}".encode())], "client": (address, 1)}
+            assert (access.admit({**scope, "extensions": {ORIGIN: user}}) is not None) is expected
+
+    rows = [
+        ("uid 1000", "127.0.0.1", True, False),
+        ("uid 1001", "127.0.0.1", False, False),
+        ("uid 0", "127.0.0.1", False, False),
+        ("", "127.0.0.1", False, False),
+        ("", "192.0.2.1", False, True),
+        ("uid 1001", "192.0.2.1", False, False),  # another user of the machine at which the broker runs
+        ("", "192.0.2.2", False, False),
+    ]
+    check_every_row(check, rows)
+
+
 def test_each_login_makes_a_new_session_and_ends_the_former(world: TokenWorld) -> None:
     first = world.login(WEB)
     answer = world.ask("POST", "/login", data={"token": OPS}, headers={**OWN, "Cookie": first})
@@ -102,7 +126,7 @@ def test_cookie_of_a_stranger_is_not_made_a_session(world: TokenWorld) -> None:
     """Session fixation."""
     answer = world.ask("POST", "/login", data={"token": WEB}, headers={**OWN, "Cookie": "dragoman=chosen"})
     assert "chosen" not in answer.headers["set-cookie"]
-    assert world.sessions.find("chosen") is None
+    assert world.sessions.find("chosen", "127.0.0.1") is None
 
 
 def test_logout_ends_the_session_and_its_requests(world: TokenWorld) -> None:

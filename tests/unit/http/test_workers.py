@@ -78,7 +78,7 @@ def test_join_is_json(world: World) -> None:
 
 
 def test_workers_are_bounded(world: World) -> None:
-    object.__setattr__(world.session.options, "max_workers", 1)
+    world.session.shares.most = 1
     first = Worker(world)
     answer = world.ask("POST", "/v1/workers", json={"services": ["s"]})
     assert kind(answer) == (429, "busy")

@@ -15,6 +15,7 @@ from dragoman.core.counters import Counters
 from dragoman.core.rights import NO_LIMITS, NO_RIGHTS, Principals
 from dragoman.http.admission import Admission
 from dragoman.http.framing import RequestError
+from dragoman.http.request_access import RequestAccess
 from dragoman.server.authentication import Authentication, Rejected
 from dragoman.server.http_access import HttpAccess
 from dragoman.server.local_peers import LoopbackRule
@@ -188,5 +189,5 @@ def test_refused_logins_are_limited_in_the_log() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), [("loopback", True), ("loopback=anyone", False), ("token", False)])
 def test_forwarded_requests_are_rejected_where_users_are_checked(name: str, expected: bool) -> None:
-    check = Setup(**LISTENERS[name]).access.connection_check()
+    check = Setup(**LISTENERS[name]).access.connection_check(RequestAccess())
     assert (check.rejects_forwarded, check.public_paths) == (expected, {b"/livez", b"/readyz"})

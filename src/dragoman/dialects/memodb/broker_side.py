@@ -75,6 +75,7 @@ class MemoDbBrokerSide(BrokerSide):
 
     def opened(self, peer: Connection, now: float) -> None:
         peer.remote = ConnectionRecord()
+        self._callers.opened(peer)
 
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         assert type(message) is not TooLarge  # SP ends the connection instead (R80)
@@ -208,6 +209,7 @@ class MemoDbBrokerSide(BrokerSide):
             return
         remote.worker = worker
         self._remotes[remote.id] = remote
+        self._callers.worker_joined(remote)
         record.remotes[remote] = None
         record.readies[route] = remote
         self._park(remote, now)
@@ -350,6 +352,7 @@ class MemoDbBrokerSide(BrokerSide):
     def _forget(self, remote: RemoteMemoDbWorker) -> None:
         """Remove a worker. Later requests with its id get DISCONNECT."""
         del self._remotes[remote.id]
+        self._callers.worker_left(remote)
         self._heartbeats.disarm(remote)
         if remote.peer is not None:
             record: ConnectionRecord = remote.peer.remote

@@ -18,6 +18,7 @@ from dragoman.core.model import Job
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.recording import submitted, to_caller
+from dragoman.core.shares import Shares, administers, has_share, holder_of, share_mark
 from dragoman.core.states import CANCELLED, DONE, REFUSED
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.memodb.codec import write_result
@@ -43,12 +44,15 @@ class Callers:
     """The callers of one listener."""
 
     __slots__ = (
+        "_apart",
         "_broker",
         "_io",
         "_job_options",
         "_max_payload",
         "_options",
+        "_parked_mark",
         "_recipient",
+        "_records",
         "_workers",
         "answers",
         "orphans",
@@ -74,6 +78,9 @@ class Callers:
         self._job_options: dict[int, JobOptions] = {}  # by the time-out on the wire
         self.orphans: dict[Key, PendingCall] = {}  # R62: calls whose connection has ended
         self.waiting = 0  # calls without a reply
+        self._records: dict[str, dict[ConnectionRecord, None]] = {}  # of open connections, by holder (R254)
+        self._apart = Shares(options.max_parked)  # workers, and calls without a reply whose connection has ended
+        self._parked_mark = share_mark(options.max_parked)
         self.answers = ReplyCache(options.keep_answers, options.max_kept_bytes, self._forget_answer)
 
     # ---------------------------------------------------------------- requests
@@ -119,6 +126,7 @@ class Callers:
             peer.remote.answered[route] = call
         else:
             peer.remote.waiting[route] = call
+            self._apart.leave(holder_of(call.owner.principal, call.address))
             self._broker.availability.caller_back(call)
         self._repeat_reply(call)
 
@@ -146,7 +154,8 @@ class Callers:
         options = self._options
         parked = len(record.waiting) + len(record.remotes)
         everywhere = self.waiting + len(self._workers)
-        if parked < options.max_parked_per_peer and everywhere < options.max_parked:
+        has_share = everywhere < self._parked_mark or self._has_share(peer, everywhere)
+        if parked < options.max_parked_per_peer and has_share:
             return True
         limit = "max_parked_per_peer" if parked >= options.max_parked_per_peer else "max_parked"
         for call in record.waiting.values():
@@ -157,9 +166,34 @@ class Callers:
         log_about_peer(self._io, peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
         return False
 
+    def _has_share(self, peer: Connection, everywhere: int) -> bool:
+        """Tell if the principal of a connection may park one more request (R254)."""
+        principal = peer.owner.principal
+        holder = holder_of(principal, peer.address)
+        held = self._apart.held(holder)
+        for record in self._records.get(holder, ()):
+            held += len(record.waiting)
+        return has_share(self._options.max_parked, everywhere, held, 1, is_administrator=administers(principal))
+
+    def opened(self, peer: Connection) -> None:
+        self._records.setdefault(holder_of(peer.owner.principal, peer.address), {})[peer.remote] = None
+
+    def worker_joined(self, remote: RemoteMemoDbWorker) -> None:
+        self._apart.enter(holder_of(remote.principal, remote.address))
+
+    def worker_left(self, remote: RemoteMemoDbWorker) -> None:
+        self._apart.leave(holder_of(remote.principal, remote.address))
+
     def lost(self, peer: Connection, now: float) -> None:
         """Orphan the calls of an ended connection until their callers repeat them."""
         record: ConnectionRecord = peer.remote
+        holder = holder_of(peer.owner.principal, peer.address)
+        records = self._records[holder]
+        del records[record]
+        if not records:
+            del self._records[holder]
+        if record.waiting:
+            self._apart.enter(holder, len(record.waiting))
         for call in (*record.waiting.values(), *record.answered.values()):
             if peer.closed_in_order and call.is_answered:
                 self.answers.drop(call)  # its caller has the reply: an equal request now is a different one
@@ -192,6 +226,8 @@ class Callers:
             del record.waiting[route]
             record.answered[route] = call
             self._io.send(peer, [route, RESULT_TO_CALLER, call.result])
+        else:
+            self._apart.leave(holder_of(call.owner.principal, call.address))
         self.answers.keep(call, now)
 
     def _close(self, call: PendingCall) -> None:
@@ -201,6 +237,7 @@ class Callers:
         if call.peer is not None:
             del call.peer.remote.waiting[call.route]
         else:
+            self._apart.leave(holder_of(call.owner.principal, call.address))
             self._drop_orphan(call)
 
     def _forget_answer(self, call: PendingCall) -> None:

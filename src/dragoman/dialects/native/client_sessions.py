@@ -12,6 +12,7 @@ from dragoman.core.model import Caller, JobId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal
+from dragoman.core.shares import Shares, holder_of
 from dragoman.dialects.interface import Connection
 from dragoman.dialects.native.codec import write_result
 
@@ -132,10 +133,11 @@ class ClientSession(Caller):
 class ClientSessions:
     """Clients that are connected, and those that may come back, by secret."""
 
-    __slots__ = ("_away", "_by_secret", "_max_away", "present")
+    __slots__ = ("_away", "_away_of", "_by_secret", "_shares", "present")
 
     def __init__(self, max_away: int) -> None:
-        self._max_away = max_away
+        self._shares = Shares(max_away)  # of disconnected clients (R254)
+        self._away_of: dict[str, dict[str, None]] = {}  # their secrets by holder, longest first
         self.present: dict[ClientSession, None] = {}  # connected clients, including those without a secret
         self._by_secret: dict[str, ClientSession] = {}
         self._away: dict[str, ClientSession] = {}  # disconnected clients, longest first
@@ -151,7 +153,7 @@ class ClientSessions:
         if client is not None and client.owner.principal is not principal:
             return None
         if client is not None:
-            self._away.pop(secret, None)
+            self._back(client)
             self.present[client] = None
             client.away_until = inf
         return client
@@ -161,8 +163,23 @@ class ClientSessions:
         self.present.pop(client, None)
         client.away_until = until
         self._away[client.secret] = client
-        while len(self._away) > self._max_away:
-            yield self._away.pop(next(iter(self._away)))
+        holder = holder_of(client.owner.principal, client.owner.address)
+        self._shares.enter(holder)
+        self._away_of.setdefault(holder, {})[client.secret] = None
+        while self._shares.taken > self._shares.most:  # the one that disconnected first, of those who have most
+            oldest = self._away[next(iter(self._away_of[self._shares.fullest()]))]
+            self._back(oldest)
+            yield oldest
+
+    def _back(self, client: ClientSession) -> None:
+        """Undo `set_away`, if it was away."""
+        if self._away.pop(client.secret, None) is not None:
+            holder = holder_of(client.owner.principal, client.owner.address)
+            self._shares.leave(holder)
+            secrets = self._away_of[holder]
+            del secrets[client.secret]
+            if not secrets:
+                del self._away_of[holder]
 
     def overdue(self, now: float) -> Iterator[ClientSession]:
         """Yield clients that did not come back in time. All have the same time, so the first one is due first."""
@@ -170,7 +187,7 @@ class ClientSessions:
             client = next(iter(self._away.values()))
             if client.away_until > now:
                 return
-            del self._away[client.secret]
+            self._back(client)
             yield client
 
     def next_due(self) -> float:
@@ -182,4 +199,4 @@ class ClientSessions:
         self.present.pop(client, None)
         if self._by_secret.get(client.secret) is client:
             del self._by_secret[client.secret]
-            self._away.pop(client.secret, None)
+            self._back(client)
