@@ -310,7 +310,10 @@ def test_schedule_is_run_on_request(setup: Setup) -> None:
         (["schedule", "set", "x", "s"], "a schedule needs exactly one of --cron and --every"),
         (["schedule", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
         (["job", "xyz"], "dragoman: job 'xyz': a job's id has 32 lower-case hex digits, as"),
-        (["enqueue", "a\x07b"], "dragoman: enqueue: service: must not have control characters\n"),
+        (
+            ["enqueue", "a\x07b"],
+            "dragoman: enqueue: service: must not have control characters or others that cannot be seen\n",
+        ),
         (["enqueue", "s", "--priority", "10"], "--priority"),
         (["drain", "nonsense"], "nonsense"),
     ],

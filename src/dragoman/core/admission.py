@@ -35,7 +35,7 @@ def refusal_for(
     if is_draining:
         return RefusalReason.DRAINING, "the broker is about to stop"
     if service is None and not is_name(name, policy.max_service_bytes):
-        return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
+        return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of visible text"
     if service is not None and service.is_partitioned and not service.is_known and not job_options.waits:
         return RefusalReason.PARTITIONED, f"workers for '{name}' are at brokers that are not heard now; retry later"
     if not job_options.waits and (service is None or not service.is_known):

@@ -97,7 +97,7 @@ class KeptJobs:
         if key is not None:
             if not is_name(key, self._policy.max_key_bytes):
                 most = self._policy.max_key_bytes
-                return None, (RefusalReason.INVALID, f"a key is 1 to {most} bytes of printable text", "")
+                return None, (RefusalReason.INVALID, f"a key is 1 to {most} bytes of visible text", "")
             first = self.first_with(owner, service, key)
         if first is not None:
             if job_options.durable and not first.options.durable:  # not stored: it cannot be acknowledged

@@ -45,9 +45,7 @@ def check_pattern(pattern: str) -> None:
     if "*" in pattern[:-1]:
         raise ValueError(f"pattern {pattern!r} has a '*' before its last character; {allowed}")
     if pattern != "*" and not is_name(pattern.removesuffix("*"), MAX_PATTERN_BYTES):
-        raise ValueError(
-            f"pattern {pattern!r} is not 1 to {MAX_PATTERN_BYTES} bytes of text without control characters; {allowed}"
-        )
+        raise ValueError(f"pattern {pattern!r} is not 1 to {MAX_PATTERN_BYTES} bytes of visible text; {allowed}")
 
 
 @final

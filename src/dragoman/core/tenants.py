@@ -13,4 +13,4 @@ def tenant_problem(tenant: str) -> str | None:
     """Return the reason why a text cannot be a tenant, or None."""
     if is_name(tenant, MOST_TENANT):
         return None
-    return f"tenant {tenant!r} is not a name; 1 to {MOST_TENANT} bytes of text without control characters are allowed"
+    return f"tenant {tenant!r} is not a name; 1 to {MOST_TENANT} bytes of visible text are allowed"

@@ -23,6 +23,7 @@ from dragoman.http.request_access import (
 )
 from dragoman.http.request_parsing import body_of, is_json
 from dragoman.http.route import Route
+from dragoman.operations.validation import decode
 
 FORM = "application/x-www-form-urlencoded"
 MOST_BYTES = 4096  # of the body of a login
@@ -33,6 +34,9 @@ class LoginRequest(msgspec.Struct):
     """Token of a principal."""
 
     token: str
+
+
+_logins = msgspec.json.Decoder(LoginRequest)
 
 
 async def login_form(context: AppContext, request: Request) -> Response:
@@ -65,7 +69,7 @@ async def _token(context: AppContext, request: Request) -> str:
     body = bytes(await body_of(context, request.receive, MOST_BYTES))
     if is_json(request):
         try:
-            return msgspec.json.decode(body, type=LoginRequest).token.strip()
+            return decode(_logins, body).token.strip()
         except (msgspec.DecodeError, UnicodeDecodeError):
             _reject(422, "invalid", "Not valid", 'in the body: send {"token": "dgm_…"}')
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:

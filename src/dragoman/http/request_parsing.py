@@ -19,13 +19,14 @@ from dragoman.http.context import AppContext
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.problems import HttpError, problem
 from dragoman.operations.schemas import OperationRequest
-from dragoman.operations.validation import MOMENT, explain
+from dragoman.operations.validation import MOMENT, decode, explain
 
 if TYPE_CHECKING:
     from starlette.types import Receive
 
 JSON = "application/json"
 MOST_DETAIL = 500
+_anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Any)
 
 
 def without(schema: type[Any], name: str, *left_out: str, open: Collection[str] = ()) -> type[Any]:
@@ -122,7 +123,9 @@ def is_json(request: Request) -> bool:
 
 def _decoded(body: Payload) -> Any:
     try:
-        parsed = msgspec.json.decode(body)
+        parsed = decode(_anything, body)
+    except msgspec.ValidationError as error:
+        _invalid(f"in the body: {error}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {detail}.")) from None

@@ -33,7 +33,7 @@ from dragoman.http.remote_worker import PendingPoll, RemoteHttpWorker
 from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
 from dragoman.http.route import BYTES, TEXT, Route
 from dragoman.operations.schemas import ErrorView, OperationRequest, ServiceName, View
-from dragoman.operations.validation import explain
+from dragoman.operations.validation import decode, explain
 
 MOST_NAME_BYTES = 128
 MOST_HELD = 1000  # jobs at once
@@ -120,9 +120,9 @@ async def join(context: AppContext, request: Request) -> Response:
     name = parsed.name or _address(request)
     lease = parsed.lease if parsed.lease is not None else options.lease
     if not is_text(name) or len(name.encode()) > MOST_NAME_BYTES:
-        _refuse("invalid", f"a name has at most {MOST_NAME_BYTES} bytes and no control characters")
+        _refuse("invalid", f"a name has at most {MOST_NAME_BYTES} bytes of visible text")
     if not can_offer(parsed.services, context.broker.policy):
-        _refuse("invalid", "a service's name has 1 to 128 bytes and no control characters")
+        _refuse("invalid", "a service's name has 1 to 128 bytes of visible text")
     if lease > options.max_lease:
         _refuse("invalid", f"lease {lease:g} is over the maximum of {options.max_lease:g} (max_lease)")
     owner = context.owner(request.scope)
@@ -327,12 +327,15 @@ def _end_too_large(context: AppContext, request: Request) -> None:
         context.session.fail(remote, attempt, reason, None, now)
 
 
+_failures = msgspec.json.Decoder(WorkerFailure)
+
+
 def _failure(body: Payload, request: Request) -> tuple[str, Failure | None]:
     """Return the reason, and the worker's error if the body has its parts."""
     if not is_json(request):
         return body.decode("utf-8", "replace") or "its worker gave no reason", None
     try:
-        parsed = msgspec.json.decode(body, type=WorkerFailure)
+        parsed = decode(_failures, body)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         _refuse("invalid", f"in the body: {explain(error, WorkerFailure)}")
     except msgspec.DecodeError as error:

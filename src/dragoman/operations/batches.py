@@ -27,7 +27,7 @@ from dragoman.operations.placement import Placement, batch_shard
 from dragoman.operations.predecessors import check_input, check_job, check_links, find_group, missing
 from dragoman.operations.repeated_requests import find_repeated, request_id_of
 from dragoman.operations.schemas import EnqueueRequest, OperationError
-from dragoman.operations.validation import explain
+from dragoman.operations.validation import decode, explain
 from dragoman.operations.visibility import sees_job
 
 OPTIONS: Final = (
@@ -209,7 +209,7 @@ class BatchReader:
 
     def _decoded(self, fields: bytes, index: int) -> BatchJob:
         try:
-            return _decoder.decode(fields)
+            return decode(_decoder, fields)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise named(index, OperationError("invalid", explain(error, BatchJob))) from None
 

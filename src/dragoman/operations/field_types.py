@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, UnsetType
 
+from dragoman.core.names import CONTROL, INVISIBLE
+
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
 JOB_TIMEOUT = 60.0  # seconds
@@ -18,7 +20,7 @@ MOST_PREDECESSORS = 1_000  # of one job; a group counts as one
 LONGEST_KEEP = 3_650 * DAY
 
 ID = "^[0-9a-f]{32}$"
-NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
+NAME = f"^[^{CONTROL}{INVISIBLE}]+$"  # those of other planes are refused by `is_name`
 JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
 
 JobIdText = Annotated[str, Meta(pattern=ID, description="Job id: 32 lower-case hex digits.", examples=[JOB])]
@@ -28,7 +30,8 @@ ServiceName = Annotated[
         min_length=1,
         max_length=128,
         pattern=NAME,
-        description="Service name: 1 to 128 bytes of UTF-8 without control characters, case-sensitive.",
+        description="Service name: 1 to 128 bytes of UTF-8 without control characters and others that cannot be "
+        "seen, case-sensitive.",
         examples=["resize"],
     ),
 ]

@@ -95,7 +95,7 @@ class HandlerBase(DashboardHandlers):
         """Raise OperationError if no service can have this name."""
         most = self.broker.policy.max_service_bytes
         if not is_name(name, most):
-            raise OperationError("invalid", f"service name {name!r}: 1 to {most} bytes of printable text are allowed")
+            raise OperationError("invalid", f"service name {name!r}: 1 to {most} bytes of visible text are allowed")
 
     def _too_many_services(self) -> OperationError:
         known = len(self.broker.worker_registry.services)

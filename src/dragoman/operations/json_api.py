@@ -15,7 +15,7 @@ from dragoman.operations.internal_table import INTERNAL, row_of
 from dragoman.operations.responders import JsonResponder, PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, View
 from dragoman.operations.table import OPERATIONS
-from dragoman.operations.validation import explain
+from dragoman.operations.validation import decode, explain
 
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 _internal_decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -63,7 +63,7 @@ def call_json(
             return None
         decoder = _decoders[operation] = msgspec.json.Decoder(OPERATIONS[operation].request)
     try:
-        decoded = decoder.decode(request or b"{}")
+        decoded = decode(decoder, request or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         row = row_of(operation)
         assert row is not None

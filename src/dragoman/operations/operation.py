@@ -69,6 +69,7 @@ class Operation(Generic[RequestType, ViewType]):
     location: str = ""  # path of the created resource; names in braces are fields of the view
     errors: tuple[ErrorKind, ...] = ()
     command: str = ""  # the command, if it differs from the name
+    for_any_right: bool = False  # target `service`: one of the rights over it is enough
     subject: str = ""  # name of the first field in Python and on the command line, if it differs
     returned: str = ""  # field of the view that methods of clients return; empty: the view
 

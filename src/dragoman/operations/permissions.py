@@ -55,7 +55,7 @@ class Permissions:
         if kind == "service":
             if name is None:  # the operation is about all services
                 self._require(responder, right, ALL_SERVICES)
-            elif not (right is SEE and sees_service(responder.owner.principal, name)):
+            elif not (row.for_any_right and sees_service(responder.owner.principal, name)):
                 self._require(responder, right, name)
             is_act = right is ADMINISTER
         elif kind == "job":

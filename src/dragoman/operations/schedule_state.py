@@ -161,6 +161,4 @@ def small_payload_of(request: ScheduleRequest) -> bytes:
 def check_names(request: ScheduleRequest) -> None:
     for what, name in (("schedule name", request.name), ("service name", request.service)):
         if not is_name(name, MAX_NAME):
-            raise OperationError(
-                "invalid", f"{what} {name!r}: 1 to {MAX_NAME} bytes without control characters are allowed"
-            )
+            raise OperationError("invalid", f"{what} {name!r}: 1 to {MAX_NAME} bytes of visible text are allowed")

@@ -195,6 +195,7 @@ SERVICE: Final = Operation(
     path="/v1/services/{name}",
     answered_by="all",
     errors=("not found",),
+    for_any_right=True,
     command="show-service",
     subject="service",
 )

@@ -26,7 +26,7 @@ REFUSED = [
     ("web", 'call = "resize"', 1, "call must be a list"),
     ("web", '# a comment\ncall = [\n  "resize",\n  "a*b",\n]', 4, "pattern 'a*b' has a '*' before its last character"),
     ("web", 'work = [""]', 1, "not 1 to 128 bytes"),
-    ("web", 'see = ["a\\nb"]', 1, "without control characters"),
+    ("web", 'see = ["a\\nb"]', 1, "of visible text"),
     ("web", "see = [1]", 1, "see has the entry 1; write the name of a service in quotes"),
     ("web", 'administer = ["a", "a"]', 1, "administer has the same entry twice"),
     ("web", 'call = ["a"]\ncall = ["b"]', 2, "is not TOML: Cannot overwrite a value"),

@@ -146,7 +146,7 @@ def test_impossible_key_is_invalid(broker: CheckedBroker, caller: Caller, key: s
             caller,
             None,
             Outcome.REFUSED,
-            reason="invalid: a key is 1 to 256 bytes of printable text",
+            reason="invalid: a key is 1 to 256 bytes of visible text",
             refusal=RefusalReason.INVALID,
         )
     ]

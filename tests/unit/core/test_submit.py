@@ -82,7 +82,7 @@ def test_an_id_that_a_present_job_has_is_refused(broker: CheckedBroker, caller: 
 def test_impossible_service_name_is_invalid(broker: CheckedBroker, caller: Caller, name: str) -> None:
     """R29."""
     assert broker.submit(name, b"x", caller, JobOptions(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a service name is 1 to 128 bytes of printable text")
+    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a service name is 1 to 128 bytes of visible text")
     assert (broker.counters.refused, broker.counters.accepted) == (1, 0)
     assert not broker.worker_registry.services
 

@@ -80,7 +80,7 @@ def test_limit_holds_when_it_is_answered(world: World) -> None:
     [
         ({"name": "s", "rate": "5/x"}, "rate '5/x' is not a rate; write a number from 1 to 1000000 and a unit"),
         ({"name": "s", "rate": "0/s"}, "rate '0/s' is out of range; write a number from 1 to 1000000 and a unit"),
-        ({"name": "ü" * 100, "max_running": 1}, "1 to 128 bytes of printable text are allowed"),
+        ({"name": "ü" * 100, "max_running": 1}, "1 to 128 bytes of visible text are allowed"),
     ],
 )
 def test_limits_that_cannot_be_set_change_nothing(world: World, fields: dict[str, object], detail: str) -> None:
@@ -194,7 +194,7 @@ def test_tenant_of_too_many_bytes_is_invalid(world: World) -> None:
     for operation, fields in {"enqueue": {}, "set schedule": {"name": "n", "every": 60.0}}.items():
         problem = world.ask(operation, b"", service="s", tenant="ü" * 65, **fields)  # type: ignore[arg-type]
         assert problem.kind == "invalid", operation
-        assert "1 to 128 bytes of text without control characters are allowed" in problem.detail
+        assert "1 to 128 bytes of visible text are allowed" in problem.detail
 
 
 def test_runs_of_a_schedule_have_its_tenant(world: World) -> None:

@@ -160,7 +160,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "enqueue": (OK, OK, OK, NO, NO, NO),
     "enqueue many": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
-    "job counts": (OK, OK, OK, OK, OK, NO),
+    "job counts": (OK, NO, NO, OK, OK, NO),
     "find job": (OK, OK, GONE, GONE, OK, GONE),
     "job": (OK, OK, GONE, OK, OK, GONE),
     "payload": (OK, OK, GONE, NO, OK, GONE),
@@ -205,7 +205,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "release shards": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
-    "service series": (OK, OK, OK, OK, OK, NO),
+    "service series": (OK, NO, NO, OK, OK, NO),
 }
 
 
@@ -300,7 +300,7 @@ TOYS: dict[Target, tuple[type[OperationRequest], dict[str, set[str]]]] = {
         {
             "call": {"local", "web", "other"},
             "work": {"local", "web"},
-            "see": {"local", "web", "other", "viewer", "ops"},
+            "see": {"local", "viewer", "ops"},
             "administer": {"local", "ops"},
         },
     ),

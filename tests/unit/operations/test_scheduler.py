@@ -279,7 +279,7 @@ def test_resumed_interval_is_on_its_old_grid() -> None:
             {"payload": "x" * (MAX_PAYLOAD + 1)},
             "the payload has 65537 bytes; a schedule's payload may have at most 65536",
         ),
-        ({"name": "a\nb"}, r"schedule name 'a\nb': 1 to 128 bytes without control characters are allowed"),
+        ({"name": "a\nb"}, r"schedule name 'a\nb': 1 to 128 bytes of visible text are allowed"),
         ({"name": "é" * 65}, "é': 1 to 128 bytes"),
     ],
 )

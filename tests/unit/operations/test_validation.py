@@ -24,8 +24,8 @@ S = {"service": "s"}
 CASES: list[tuple[Any, Any, str]] = [
     (JobRef, {"id": "xyz"}, "id: must be 32 lower-case hex digits"),
     (JobIdText, "xyz", "must be 32 lower-case hex digits"),
-    (ServiceName, "a\0b", "must not have control characters"),
-    (EnqueueRequest, {"service": "a\0b"}, "service: must not have control characters"),
+    (ServiceName, "a\0b", "must not have control characters or others that cannot be seen"),
+    (EnqueueRequest, {"service": "a\0b"}, "service: must not have control characters or others that cannot be seen"),
     (EnqueueRequest, {"service": ""}, "service: must not be empty"),
     (EnqueueRequest, {"service": "a" * 129}, "service: must have at most 128 characters"),
     (ListJobsRequest, {"state": "bogus"}, "state: must be one of waiting, delayed, dependent, running, ended"),
@@ -57,7 +57,7 @@ CASES: list[tuple[Any, Any, str]] = [
         "not_before: must be a time with its zone, such as 2030-01-01T08:00:00+01:00",
     ),
     (JoinRequest, {"services": []}, "services: must not be empty"),
-    (JoinRequest, {"services": ["\n"]}, "services[0]: must not have control characters"),
+    (JoinRequest, {"services": ["\n"]}, "services[0]: must not have control characters or others that cannot be seen"),
     (ScheduleRequest, {"name": "n", **S, "every": 0.5}, "every: must be at least 1"),
 ]
 

@@ -71,8 +71,8 @@ class Problem:
 def check_services(services: Sequence[str]) -> str | None:
     """Return an error message if these services cannot be called or offered, else None."""
     for service in services:
-        if not is_name(service, MOST_NAME_BYTES) or not service.isprintable():
-            return f"{service!r} is not a service name: 1 to {MOST_NAME_BYTES} bytes of printable text"
+        if not is_name(service, MOST_NAME_BYTES):
+            return f"{service!r} is not a service name: 1 to {MOST_NAME_BYTES} bytes of visible text"
     return None
 
 

@@ -216,7 +216,7 @@ def _name(raw: bytes) -> str:
 
 
 def _bad_name() -> Malformed:
-    bounds = f"1 to {MAX_SERVICE_BYTES} bytes of UTF-8 without control characters"
+    bounds = f"1 to {MAX_SERVICE_BYTES} bytes of visible UTF-8 text"
     return Malformed("bad service name", f"a name has {bounds}")
 
 

@@ -35,7 +35,7 @@ def check_services(services: Sequence[str]) -> str | None:
         return f"a Majordomo worker offers one service, not {len(services)}: start one worker for each"
     for service in services:
         if not is_name(service, MAX_SERVICE_BYTES):
-            return f"bad service name: 1 to {MAX_SERVICE_BYTES} bytes of UTF-8 without control characters"
+            return f"bad service name: 1 to {MAX_SERVICE_BYTES} bytes of visible UTF-8 text"
     return None
 
 

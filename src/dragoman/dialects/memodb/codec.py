@@ -197,7 +197,7 @@ def _name(raw: bytes) -> str:
     if not is_name(name, MAX_NAME_BYTES):
         raise Malformed(
             "bad service name",
-            f"{_shown(raw)} of {len(raw)} bytes; 1 to {MAX_NAME_BYTES} without control characters are allowed",
+            f"{_shown(raw)} of {len(raw)} bytes; 1 to {MAX_NAME_BYTES} of visible text are allowed",
         )
     return name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dragoman.core.names import is_name
 from dragoman.dialects.native.client_side import ClientSide as ClientSide
 from dragoman.dialects.native.worker_side import WorkerSide as WorkerSide
 
@@ -14,6 +15,6 @@ SOCKET: Final = "DEALER"
 def check_services(services: Sequence[str]) -> str | None:
     """Return an error message if these services cannot be called or offered, else None."""
     for service in services:
-        if not 0 < len(service.encode()) <= 128 or not service.isprintable():
-            return f"{service!r} is not a service name: 1 to 128 bytes of printable text"
+        if not is_name(service, 128):
+            return f"{service!r} is not a service name: 1 to 128 bytes of visible text"
     return None

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from case_tables import check_every_row
+from dragoman.core.names import is_name
 from dragoman.dialects.memodb import codec
 from dragoman.dialects.memodb.messages import (
     DISCONNECT,
@@ -28,8 +29,16 @@ from dragoman.dialects.memodb.messages import (
 from .headers import ID, MEMO01, MOST, both_ways, header
 
 ids = st.one_of(st.just(b""), st.binary(min_size=16, max_size=16), st.binary(max_size=300))
-names = st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40).filter(
-    lambda name: len(name.encode()) <= 128
+
+
+def is_visible(name: str) -> bool:
+    return is_name(name, 1_000)
+
+
+names = (
+    st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
+    .filter(is_visible)
+    .filter(lambda name: len(name.encode()) <= 128)
 )
 timeouts = st.one_of(st.just(-1), st.integers(0, 100_000), st.integers(0, MOST))
 payloads = st.one_of(st.just(b""), st.binary(max_size=80))

@@ -307,7 +307,7 @@ def test_names_that_can_be_offered(services: list[str]) -> None:
     [
         ([""], "bad service name"),
         (["x" * 129], "bad service name"),
-        (["a", "\n"], "control characters"),
+        (["a", "\n"], "visible text"),
         ([f"s{n}" for n in range(65)], "1 to 64"),
     ],
 )

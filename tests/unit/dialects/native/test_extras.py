@@ -109,7 +109,7 @@ WRONG: list[tuple[bytes, str]] = [
     (b'{"tenant": 5}', "the tenant in extras must be a text"),
     (
         b'{"tenant": ""}',
-        "tenant '' is not a name; 1 to 128 bytes of text without control characters are allowed",
+        "tenant '' is not a name; 1 to 128 bytes of visible text are allowed",
     ),
 ]
 

@@ -104,7 +104,10 @@ ERRORS = [
         r"it would start in more than 30 days \(max_delay\)",
         r"the job would start in 26\d{3}(\.\d)? days; at most 30 days are allowed \(max_delay\)",
     ),
-    ("enqueue: service: a name has no control characters", "enqueue: service: must not have control characters"),
+    (
+        "enqueue: service: a name has no control characters",
+        "enqueue: service: must not have control characters or others that cannot be seen",
+    ),
     (
         "only a job in quarantine can be tried again",
         rf"job {ID} ended done and is not in quarantine; only quarantined jobs can be retried",
