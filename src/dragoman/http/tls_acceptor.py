@@ -12,11 +12,17 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from dragoman.core.infinity import inf
+from dragoman.streams.tls_problems import ALERT_OF_WRONG_PROTOCOL
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 SHUTDOWN_TIMEOUT = 1.0  # seconds to wait for the client's close_notify
 ACCEPTS_PER_ITERATION = 64
+ALERT: Final = "dragoman_alert"  # attribute of an error: the bytes that OpenSSL has for the client
+LINGER: Final = 1.0  # seconds in which a client may read the alert: input that is not read would reset the connection
+MOST_READ: Final = 1 << 16  # bytes of that input
 TLS = "tls"  # mechanism of the handshakes, in metrics
 PAUSE = 1.0  # seconds without accepting, after it failed for lack of file descriptors
 
@@ -28,6 +34,28 @@ PLAIN_REQUEST = (
 
 Context = Callable[[], ssl.SSLContext]
 TlsReport = Callable[[ssl.SSLError, str], None]
+
+
+class _Handshake(ssl.SSLObject):
+    """The TLS of one connection. asyncio and uvloop close a connection whose handshake has failed without its last
+    bytes, the alert that tells the client why. They are attached to the error, so that the acceptor sends them."""
+
+    _outgoing: ssl.MemoryBIO
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> _Handshake:
+        made: _Handshake = super()._create(incoming, outgoing, *args, **kwargs)  # type: ignore[misc]
+        made._outgoing = outgoing
+        return made
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            error.__dict__[ALERT] = self._outgoing.read()
+            raise
 
 
 class HandshakeLimits(Protocol):
@@ -132,23 +160,36 @@ class TlsAcceptor:
             accepted.close()
             return False
         with spare:
+            context = self._context()
+            context.sslobject_class = _Handshake
             try:
                 await self._loop.connect_accepted_socket(
                     self._new_protocol,
                     accepted,
-                    ssl=self._context(),
+                    ssl=context,
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
                     ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
                 )
             except ssl.SSLError as error:
-                if error.reason == "HTTP_REQUEST":
-                    with suppress(OSError):
-                        spare.send(PLAIN_REQUEST)
                 self._failed(error, f"{host}:{port}")
+                await self._tell(spare, error)
                 return False
             except OSError:  # the client has closed the connection, or was too slow
                 return False
         return True
+
+    async def _tell(self, spare: socket.socket, error: ssl.SSLError) -> None:
+        """Send the client of a failed handshake the reason, and wait a moment until it has read that."""
+        alert: bytes = error.__dict__.get(ALERT, b"")
+        last = PLAIN_REQUEST if error.reason == "HTTP_REQUEST" else alert or ALERT_OF_WRONG_PROTOCOL
+        with suppress(OSError, TimeoutError):
+            spare.setblocking(False)
+            spare.send(last)
+            spare.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(LINGER):
+                left = MOST_READ
+                while left > 0 and (data := await self._loop.sock_recv(spare, MOST_READ)):
+                    left -= len(data)
 
     def _done(self, counted: Any, handshake: asyncio.Task[bool]) -> None:
         self._handshakes.discard(handshake)

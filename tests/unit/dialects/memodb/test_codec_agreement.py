@@ -29,17 +29,8 @@ from dragoman.dialects.memodb.messages import (
 from .headers import ID, MEMO01, MOST, both_ways, header
 
 ids = st.one_of(st.just(b""), st.binary(min_size=16, max_size=16), st.binary(max_size=300))
-
-
-def is_visible(name: str) -> bool:
-    return is_name(name, 1_000)
-
-
-names = (
-    st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
-    .filter(is_visible)
-    .filter(lambda name: len(name.encode()) <= 128)
-)
+visible = st.characters(min_codepoint=0x20, exclude_categories=["Cc", "Cs"])
+names = st.text(visible, min_size=1, max_size=40).filter(lambda name: is_name(name, 128))
 timeouts = st.one_of(st.just(-1), st.integers(0, 100_000), st.integers(0, MOST))
 payloads = st.one_of(st.just(b""), st.binary(max_size=80))
 
