@@ -29,6 +29,7 @@ HEAD = """# Settings
 
 `make generate` writes this page from the code. Flags win over environment variables, those over the file, that over the
 defaults ([more](../operate.md#settings)). `dragoman config` prints the values in use and their sources.
+Limits of what all principals share leave places to each of them ([shares](../security.md#principals-and-rights)).
 Times are seconds. Sizes are bytes, or are written as `64KiB`, `64MiB`, `1GiB`.
 
 ## Settings of a broker

@@ -209,9 +209,10 @@ class BatchReader:
 
     def _decoded(self, fields: bytes, index: int) -> BatchJob:
         try:
-            return decode(_decoder, fields)
+            form: BatchJob = decode(_decoder, fields)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise named(index, OperationError("invalid", explain(error, BatchJob))) from None
+        return form
 
     def _job(self, index: int, form: BatchJob, body: Payload, common: JobOptions) -> NewJob:
         service = self._request.service if form.service is msgspec.UNSET else form.service

@@ -63,7 +63,7 @@ def call_json(
             return None
         decoder = _decoders[operation] = msgspec.json.Decoder(OPERATIONS[operation].request)
     try:
-        decoded = decode(decoder, request or b"{}")
+        decoded: Any = decode(decoder, request or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         row = row_of(operation)
         assert row is not None
