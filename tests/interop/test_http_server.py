@@ -293,7 +293,7 @@ def test_an_app_that_breaks_tells_us_and_not_the_caller(open_setup: Callable[...
 
 
 def test_connections_above_the_limit_are_told_so_and_closed(open_setup: Callable[..., HttpSetup]) -> None:
-    setup = open_setup(replace(LIMITS, max_connections=2))
+    setup = open_setup(replace(LIMITS, max_connections=4))  # half of them for one address (R254)
     with setup.visit() as first, setup.visit() as second:
         for visitor in (first, second):
             visitor.sendall(get())
@@ -542,7 +542,7 @@ def test_an_app_that_does_not_listen_is_cancelled_at_shutdown(open_setup: Callab
 
 
 def test_event_streams_end_at_shutdown(open_setup: Callable[..., HttpSetup]) -> None:
-    setup = open_setup(replace(LIMITS, max_streams=2))
+    setup = open_setup(replace(LIMITS, max_streams=4))  # half of them for one address (R254)
     with setup.visit() as visitor, setup.visit() as other:
         for each in (visitor, other):
             each.sendall(get(line=b"GET /events HTTP/1.1"))

@@ -42,14 +42,14 @@ class Admission:
         """Return the reason to reject a new connection from this address, or None. `principal`: that of a local user;
         None: it is not known. `proves_more`: a handshake follows, and `has_share` is asked again after it."""
         limits, network = self._limits, network_of(address)
-        if principal is not None and administers(principal) and connected < limits.max_connections:
-            return None
         per_address = limits.max_connections_per_local_address
         if not is_local:
             per_address = min(per_address, limits.max_connections_per_remote_address)
         if connected >= limits.max_connections:
             return f"{connected} connections are open, the maximum (max_connections)"
-        if self._addresses.get(network, 0) >= per_address:
+        # All users of this machine have one address over TCP: one that the kernel names counts for itself.
+        own = principal.peers if principal is not None and principal.name != ANYONE else per_address
+        if self._addresses.get(network, 0) >= per_address and own >= per_address:
             name = "max_connections_per_local_address" if is_local else "max_connections_per_remote_address"
             held = f"{self._addresses[network]} connections of {_subject(address, network)}"
             return f"{held} are open, the maximum ({name})"
