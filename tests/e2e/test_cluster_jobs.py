@@ -225,18 +225,24 @@ def owners_of(member: Member) -> dict[int, tuple[str, int]]:
         return {each.number: (each.owner, each.epoch) for each in client.cluster().shards}
 
 
+def all_agree(members: list[Member]) -> bool:
+    seen = [owners_of(each) for each in members]
+    return seen == seen[:1] * len(seen) and all(owner for owner, _ in seen[0].values())
+
+
 def test_a_frozen_nats_server_moves_no_shard(programs: Programs, tmp_path: Path) -> None:
     """Its brokers noticed it later than the others took them for gone: their shards were adopted, and when it woke,
     queued claims took shards of living brokers."""
     cluster = start_on_free_ports(lambda: NatsCluster(tmp_path / "nats"))
     try:
         initialise(programs, url_of(cluster), shards=6, replicas=3)
-        members = start_members(programs, cluster, listeners=LISTENERS, adopt_after=2.0 * ADOPT_AFTER)
+        members = start_members(programs, cluster, listeners=LISTENERS, adopt_after=1.5 * ADOPT_AFTER)
         wait_for_balance(members, 6)
+        until(lambda: all_agree(members), "each knows all owners", PATIENCE)
         before = owners_of(members[0])
         for server in cluster.servers:
             server.freeze()
-            adopted = time.monotonic() + 2.5 * ADOPT_AFTER
+            adopted = time.monotonic() + 2.0 * ADOPT_AFTER
             until(lambda adopted=adopted: time.monotonic() > adopted, "others would have adopted", PATIENCE)
             server.thaw()
             seen = [owners_of(member) for member in members]
