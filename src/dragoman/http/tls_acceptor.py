@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
-from dragoman.core.infinity import inf
 from dragoman.streams.tls_problems import ALERT_OF_WRONG_PROTOCOL
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
