@@ -303,8 +303,7 @@ def test_extra_bytes_over_max_payload_end_it_with_the_head(count: int) -> None:
     bytewise.feed(stream[-1:])
     assert reason_of(alone) == "over max_payload"
     assert str(alone.failure) == str(bytewise.failure) == str(followed.failure)
-    assert f"{count} bytes is over max_payload" in str(alone.failure)
-    assert "max_payload is 1000" in str(alone.failure)
+    assert f"{count} bytes is over max_payload 1000" in str(alone.failure)
     assert (alone.gap, alone.holding) == (None, 0)
 
 

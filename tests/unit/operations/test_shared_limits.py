@@ -394,6 +394,8 @@ KINDS: Final = {
     "max_service_bytes": SIZE,
     "max_key_bytes": SIZE,
     "max_error_bytes": SIZE,
+    "max_links_per_batch": SIZE,
+    "max_remembered_requests": DROPS,
     "max_attempts": SIZE,
     "max_input": SIZE,
     "max_worker_deaths": SIZE,

@@ -137,7 +137,7 @@ def test_ipv6_counts_by_network() -> None:
     for number in range(2):
         admission.enter(f"2001:db8::{number:x}")
     reason = "2 connections of 2001:db8::/64 are open, the maximum (max_connections_per_remote_address)"
-    assert admission.rejection_reason("2001:db8::7", False, 2) == reason
+    assert admission.rejection_reason("2001:db8::7", False, 2, None, proves_more=True) == reason
     for number in range(2):
         admission.leave(f"2001:db8::{number:x}")
     assert admission.addresses == 0
