@@ -186,9 +186,9 @@ def hostile_names(world: World) -> None:
 
 
 def names_that_nobody_can_see(world: World) -> None:
-    """They were shown as nothing, as another name, or in another order, and could not be typed into a dialog."""
-    names = {"abc\u202egnp.exe": r"abc\u202egnp.exe", " ": r"\x20", "\xa0": r"\xa0", "a\u200bb": r"a\u200bb"}
-    for name, shown in names.items():
+    """A name of one space, the only one that is not refused, was shown as nothing, and could not be typed into a
+    dialog."""
+    for name, shown in {" ": r"\x20"}.items():
         world.enqueue(name)
         page = world.visit(f"/service/{quote(name, safe='')}")
         expect(page.locator("h1")).to_have_text(shown)

@@ -43,7 +43,7 @@ class World:
         self.url = self.broker.urls[dialect]
         self.worker = HandWorker(self.broker.urls["native"].removeprefix("native+"), "echo")
         self.client = Client(self.broker.urls["native"])
-        self.waiting = self.client.enqueue("later", "gr\u00fc\u00dfe", key="k\u202e")
+        self.waiting = self.client.enqueue("later", "gr\u00fc\u00dfe", key="k\u00fc")
         self.done = self.client.enqueue("echo", b"hello")
         self.failed = self.client.enqueue("echo", b"fail \x1b[31m so", attempts=1)
         self.client.set_schedule("nightly", "report", cron="0 3 * * *")
@@ -71,7 +71,7 @@ COMMANDS: dict[str, Words] = {
     "enqueue, waits": lambda world: ["enqueue", "echo", "hello", "--wait", PATIENCE],
     "enqueue, not yet": lambda world: ["enqueue", "later", "x", "--wait", 0],
     "enqueue, no name": lambda world: ["enqueue", "a\x07b"],
-    "enqueue, key reused": lambda world: ["enqueue", "later", "other", "--key", "k\u202e"],
+    "enqueue, key reused": lambda world: ["enqueue", "later", "other", "--key", "k\u00fc"],
     "result": lambda world: ["result", world.done],
     "result, waits": lambda world: ["result", world.done, "--wait", PATIENCE],
     "result, failed": lambda world: ["result", world.failed],
@@ -91,7 +91,7 @@ COMMANDS: dict[str, Words] = {
     "group": lambda world: ["group", world.client.enqueue_group("later", [b"a", b"b"])],
     "group, unknown": lambda world: ["group", UNKNOWN],
     "cancel-group": lambda world: ["cancel-group", world.client.enqueue_group("later", [b"a", b"b"])],
-    "job, by key": lambda world: ["job", "--service", "later", "--key", "k\u202e"],
+    "job, by key": lambda world: ["job", "--service", "later", "--key", "k\u00fc"],
     "delete": lambda world: ["delete", world.done, world.waiting, UNKNOWN],
     "delete, all": lambda world: ["delete", "--all", "--service", "echo", "--dry-run"],
     "retry, all": lambda world: ["retry", "--all", "--service", "echo", "--yes"],
