@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.carriers.carrier import UNBOUNDED, Carrier, Frame, Messages
 from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 
@@ -93,6 +93,8 @@ class HttpClient(Carrier):
         self.failure: Malformed | None = None
         self.peer_identity = b""  # HTTP has none
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
         self._host = b" HTTP/1.1\r\nhost: " + host.encode("ascii") + b"\r\n"
         self._limits = limits
         self._pending = 0  # requests without a response

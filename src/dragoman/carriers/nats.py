@@ -47,7 +47,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
+from dragoman.carriers.carrier import UNBOUNDED, Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats_connect import NO_OPTIONS, ConnectOptions, connect_line
@@ -101,6 +101,8 @@ class Nats(Carrier):
         self.failure: Malformed | None = None
         self.peer_identity = b""  # NATS has none
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
         self.info = ServerInfo()  # the defaults, until INFO has come
         self._begins_tls = encryption is not Encryption.AFTER_INFO
         self._options = options

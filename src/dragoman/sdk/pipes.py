@@ -14,7 +14,7 @@ import threading
 from struct import Struct
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.carrier import UNBOUNDED, Frame, Messages, Reader
 from dragoman.carriers.large_frame import LARGE_FRAME, LargeFrame
 from dragoman.sdk.parent_death import exit_if_forked
 
@@ -44,6 +44,8 @@ class PipeReader(Reader):
 
     def __init__(self) -> None:
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
         self._buffered = b""
         self._large: LargeFrame | None = None
         self._head = b""  # head of the large message that is being received
