@@ -17,6 +17,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.policy import Policy
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.streams import stream as stream_module
 from dragoman.streams.sockets import AddressInUse, tune
 from dragoman.streams.stream import Stream
 from programs import until
@@ -189,6 +190,25 @@ def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_
     setup.run(burst)
     for number in range(1_500):
         assert dealer.recv_multipart() == [b"%d" % number, bytes(16_384), b""]
+
+
+def test_where_no_write_gathers_a_burst_arrives_whole(
+    setup: Setup, visitors: Visitors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: sockets of Windows have no `sendmsg`, so a write of over 64 KiB ended with an AttributeError there."""
+    monkeypatch.setattr(stream_module, "GATHERS", False)
+    monkeypatch.setattr(socket.socket, "sendmsg", None, raising=False)
+    responder = Asker(setup.runner)
+    dealer = visitors.visit(zmq.DEALER, setup.open(responder, LOOPBACK))
+    until(lambda: responder.present, "it has greeted")
+
+    def burst() -> None:
+        for number in range(200):
+            setup.runner.connections.send(responder.present[0], [b"%d" % number, bytes(number * 1_000), b""])
+
+    setup.run(burst)
+    for number in range(200):
+        assert dealer.recv_multipart() == [b"%d" % number, bytes(number * 1_000), b""]
 
 
 # ---------------------------------------------------------------- peers that do not read

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.access.private_files import check_owner, checked_folder, opened_file, write_file
+from dragoman.access.private_files import check_owner, checked_folder, is_open_to, opened_file, write_file
 from dragoman.access.problems import access_error
 from dragoman.access.secret import Secret
 from dragoman.carriers.curve_keys import certificate_text, new_key_pair, parse_certificate
@@ -94,6 +94,6 @@ def rotate_broker_key(folder: Path) -> None:
 
 def _check_private(path: Path, found: os.stat_result, uid: int) -> None:
     check_owner(path, found, uid)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if is_open_to(0o077, found):
         mode = "700" if stat.S_ISDIR(found.st_mode) else "600"
         raise access_error(path, f"other users may use it; run: chmod {mode} {path}")

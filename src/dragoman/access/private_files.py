@@ -1,28 +1,42 @@
 """Files and folders that only one user may change: checks, and atomic writes.
 
 Opened files and folders are checked, not their names: another user may replace what is under a name meanwhile.
+
+Windows has neither owners and modes that Python reads, nor descriptors of folders. There files are written by their
+names, and nobody checks who else may read them (R263). An access folder cannot be read there.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from dragoman.access.problems import access_error
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+HAS_OWNERS: Final = hasattr(os, "geteuid")
+OPENS_FOLDERS: Final = os.open in os.supports_dir_fd
+
+
+def own_uid() -> int:
+    """Return the user id of this process, or 0 where there are none."""
+    return os.geteuid() if HAS_OWNERS else 0
+
+
+def is_open_to(others: int, found: os.stat_result) -> bool:
+    """Return whether the mode of a file gives other users one of these permissions. False where files have no modes."""
+    return HAS_OWNERS and bool(found.st_mode & others)
 
 
 def check_owner(path: Path, found: os.stat_result, uid: int) -> None:
     """Raise AccessError if the file belongs neither to this user nor to root."""
-    if found.st_uid not in (uid, 0):
+    if HAS_OWNERS and found.st_uid not in (uid, 0):
         raise access_error(
             path,
             f"belongs to uid {found.st_uid}, and must belong to uid {uid} or root; "
@@ -32,7 +46,7 @@ def check_owner(path: Path, found: os.stat_result, uid: int) -> None:
 
 def check_unwritable(path: Path, found: os.stat_result) -> None:
     """Raise AccessError if users other than the owner may write."""
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if is_open_to(stat.S_IWGRP | stat.S_IWOTH, found):
         raise access_error(path, f"other users may write to it; run: chmod go-w {shlex.quote(str(path))}")
 
 
@@ -40,9 +54,8 @@ def check_unwritable(path: Path, found: os.stat_result) -> None:
 def opened_file(path: Path, folder: int | None = None) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Yield a file to read and its status. `folder`: a file descriptor of its folder. Raises OSError, or AccessError if
     it is something else than a file."""
-    handle = os.open(
-        path.name if folder is not None else path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
-    )
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    handle = os.open(path.name if folder is not None else path, flags, dir_fd=folder)
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
@@ -57,6 +70,10 @@ def checked_folder(path: Path, uid: int | None = None, *, locked: bool = False) 
 
     `locked`: wait until no other command has it locked. Raises OSError or AccessError.
     """
+    if not OPENS_FOLDERS:
+        raise access_error(
+            path, "this system cannot check and lock folders; run the command on the broker's machine, on Linux"
+        )
     if uid is not None:
         check_owner(path, os.lstat(path), uid)  # of a symbolic link, too
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -66,6 +83,8 @@ def checked_folder(path: Path, uid: int | None = None, *, locked: bool = False) 
             check_owner(path, found, uid)
             check_unwritable(path, found)
         if locked:
+            import fcntl
+
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle
     finally:
@@ -79,6 +98,10 @@ def make_folder(path: Path) -> bool:
     """
     if not path.parent.exists():
         make_folder(path.parent)
+    if not OPENS_FOLDERS:
+        is_there = path.is_dir()
+        path.mkdir(FOLDER_MODE, exist_ok=True)
+        return not is_there
     with _naming_file(path), checked_folder(path.parent) as above:
         try:
             os.mkdir(path.name, FOLDER_MODE, dir_fd=above)
@@ -96,6 +119,9 @@ def make_folder(path: Path) -> bool:
 def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Write a file with mode 0600: all of it or nothing, also if the machine fails. Its owner is as in `make_folder`.
     Raises FileExistsError if it exists and `replace` is False."""
+    if not OPENS_FOLDERS:
+        _write_by_name(path, content, replace)
+        return
     with _naming_file(path), checked_folder(path.parent) as folder:
         fresh = f".{path.name}.{os.urandom(8).hex()}"  # hidden: readers of the folder skip it
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -116,6 +142,23 @@ def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
             os.unlink(fresh, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def _write_by_name(path: Path, content: bytes, replace: bool) -> None:
+    """Write a file where folders have no descriptors: all of it or nothing."""
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), FILE_MODE)
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(fresh, path)
+        else:
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def remove_file(path: Path) -> None:

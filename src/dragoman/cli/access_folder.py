@@ -14,6 +14,7 @@ import click
 from dragoman.access.folder import load_file, load_folder, principal_path
 from dragoman.access.location import AccessPlaces, check_never_had
 from dragoman.access.principal_file import check_principal_name
+from dragoman.access.private_files import own_uid
 from dragoman.access.problems import AccessError
 from dragoman.access.table import AccessTable
 from dragoman.cli.exit_codes import DISK, FAILED, USAGE, fail, warn
@@ -22,7 +23,8 @@ from dragoman.core.rights import Right
 
 if TYPE_CHECKING:
     from dragoman.access.identities import Identity
-    from dragoman.access.principal_file import PrincipalEntry
+    from dragoman.access.private_files import own_uid
+from dragoman.access.principal_file import PrincipalEntry
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -183,7 +185,7 @@ def access_places(access: str | None, config: str | None, data: str | None) -> A
 
 def file_owner(path: Path | None) -> int:
     """The user of this process; of root, the owner of the path."""
-    return os.geteuid() or (os.stat(path).st_uid if path is not None else 0)
+    return own_uid() or (os.stat(path).st_uid if path is not None else 0)
 
 
 def tell_broker(data: Path | None) -> None:

@@ -16,6 +16,7 @@ from dragoman.sdk.address import URL_VARIABLE, AddressError, TlsAddress, UnixAdd
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, Forbidden, NotFound
 from dragoman.sdk.refusals import unauthenticated
 from dragoman.sdk.targets import Target, caller_target
+from dragoman.streams.sockets import unix_socket
 from dragoman.streams.tls_context import client_role
 
 DEFAULT_HTTP_URL = "http://127.0.0.1:7480"
@@ -149,7 +150,7 @@ class BrokerHttp:
         if not isinstance(place, UnixAddress):
             made = socket.create_connection((place.host, place.port), CONNECT_TIMEOUT)
         else:
-            made = socket.socket(socket.AF_UNIX)
+            made = unix_socket()
         try:
             if isinstance(place, UnixAddress):
                 made.settimeout(CONNECT_TIMEOUT)

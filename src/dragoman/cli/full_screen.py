@@ -7,8 +7,6 @@ import select
 import shutil
 import signal
 import sys
-import termios
-import tty
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -29,9 +27,13 @@ NAMED_KEYS = {
 
 
 class FullScreen:
-    """The terminal of standard input and output. Another thread may call `wake`."""
+    """The terminal of standard input and output. Another thread may call `wake`.
+
+    Not for Windows: it is imported there, but cannot be made."""
 
     def __init__(self) -> None:
+        import termios
+
         self._input = sys.stdin.fileno()
         self._former = termios.tcgetattr(self._input)
         self._woken, self._waking = os.pipe()
@@ -40,6 +42,8 @@ class FullScreen:
         self._terminated = signal.signal(signal.SIGTERM, self._terminate)
 
     def __enter__(self) -> Self:
+        import tty
+
         tty.setcbreak(self._input)
         self._write(ENTER)
         return self
@@ -47,6 +51,8 @@ class FullScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        import termios
+
         signal.signal(signal.SIGWINCH, self._resized)
         signal.signal(signal.SIGTERM, self._terminated)
         termios.tcsetattr(self._input, termios.TCSADRAIN, self._former)

@@ -123,10 +123,11 @@ def worker(
         "cancel_grace": cancel_grace,
     }
     from dragoman.sdk.proof import TOKEN_VARIABLE
-    from dragoman.server.tuning import hide_memory
 
     chosen = {name: value for name, value in given.items() if value is not None}
     if TOKEN_VARIABLE in os.environ:
+        from dragoman.server.tuning import hide_memory
+
         hide_memory()  # programs that it starts could read the token there (R157)
     try:
         if target is not None:
@@ -150,6 +151,8 @@ def _run_object(
     from dragoman.sdk.reload import FileWatcher, restart, write_no_bytecode
     from dragoman.sdk.worker_runner import run
 
+    if reloads and os.name == "nt":
+        fail("--reload replaces this process, which Windows cannot do; restart the worker after each change", USAGE)
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -271,7 +274,10 @@ def _run_program(
     import asyncio
 
     from dragoman.sdk.execution import ExecutionOptions
-    from dragoman.sdk.program_pool import ProgramPool
+    from dragoman.sdk.extras import needed_by
+
+    with needed_by("dragoman worker --exec"):
+        from dragoman.sdk.program_pool import ProgramPool
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker_runner import WorkerRunner
 

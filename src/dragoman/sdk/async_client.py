@@ -17,6 +17,7 @@ from dragoman.sdk.client_settings import encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.credentials import hidden
 from dragoman.sdk.engine import Engine
+from dragoman.sdk.event_loop import check_watches_sockets
 from dragoman.sdk.futures import AsyncJobFuture
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.operation_futures import AsyncOperationFuture
@@ -201,6 +202,7 @@ class AsyncClient(
     def _start(self) -> Engine:
         self._check_open()
         self._loop = asyncio.get_running_loop()
+        check_watches_sockets(self._loop)
         self._engine = Engine(self.options_cache.target, self._loop, self._loop.call_soon, **self._settings)
         return self._engine
 

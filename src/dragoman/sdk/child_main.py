@@ -18,9 +18,10 @@ from dragoman.dialects.sides import JobInfo
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
 from dragoman.sdk.current_job import begin_process_job
+from dragoman.sdk.event_loop import STOP_SIGNALS
 from dragoman.sdk.handlers import MOST_MESSAGE, Handler, HandlerFailed, cut, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference
-from dragoman.sdk.parent_death import exit_with_parent
+from dragoman.sdk.parent_death import exit_after_parent, exit_with_parent
 from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, JOB_HEAD, PART, PROGRESS, READY, ChildPipe
 from dragoman.sdk.printable import log_to_stderr
 
@@ -69,11 +70,15 @@ def run_child(connected: socket.socket, child_settings: ChildSettings) -> None:
 def _set_up(child_settings: ChildSettings) -> None:
     # Handlers may use multiprocessing, which a daemon process may not.
     multiprocessing.current_process().daemon = False
-    exit_with_parent()
-    os.setsid()  # the process group can then be killed, with all processes that a handler has started
-    for each in (signal.SIGINT, signal.SIGTERM):  # the parent handles these: it finishes the running jobs
-        signal.signal(each, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since the fork server was started
+    if not exit_with_parent():
+        exit_after_parent()
+    if hasattr(os, "setsid"):
+        os.setsid()  # the process group can then be killed, with all processes that a handler has started
+    for name in STOP_SIGNALS:  # the parent handles these: it finishes the running jobs
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since the fork server was started
     if child_settings.log_level:
         log_to_stderr(child_settings.log_level.upper())
 

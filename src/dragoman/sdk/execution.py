@@ -43,6 +43,8 @@ class ExecutionOptions:
                 raise ValueError(f"{name} {number} must be at least 1")
             if number is not None and self.threads is not None:
                 raise ValueError(f"{name} applies to child processes and cannot be combined with threads")
+        if self.max_memory is not None and os.name == "nt":
+            raise ValueError(f"max_memory {self.max_memory} cannot be measured on Windows; set max_jobs instead")
         if not 0 <= self.cancel_grace < float("inf"):
             raise ValueError(f"cancel_grace {self.cancel_grace:g} must be a number of seconds, 0 or more")
 

@@ -1,4 +1,4 @@
-"""Packages that only parts of Dragoman need, and the extras that install them.
+"""Packages that only parts of Dragoman need, and the extras that install them; modules that not every system has.
 
 `pip install dragoman` is the client side. Whatever needs one of these packages imports it when it is used; without the
 package it ends with one sentence that says what to install.
@@ -27,14 +27,19 @@ EXTRAS: Final = {
     "sentry_sdk": "sentry",
 }
 
+# Modules of Python on Linux and macOS that it does not have on Windows.
+SYSTEM_MODULES: Final = ("fcntl", "grp", "pwd", "resource", "termios", "tty")
+
 
 class MissingPackage(ModuleNotFoundError):
-    """A part of Dragoman needs the package of an extra that is not installed."""
+    """A part of Dragoman needs the package of an extra that is not installed, or a module that this system does not
+    have."""
 
 
 @contextmanager
 def needed_by(subject: str) -> Iterator[None]:
-    """Raise MissingPackage for an import in this block that fails because the package of an extra is not installed.
+    """Raise MissingPackage for an import in this block that fails because the package of an extra is not installed, or
+    because this system does not have the module.
 
     `subject`: the part that needs it, such as `LocalBroker` or `dragoman serve`.
     """
@@ -44,6 +49,9 @@ def needed_by(subject: str) -> Iterator[None]:
         raise
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
+        if package in SYSTEM_MODULES:
+            sentence = f"{subject} needs Python's module {package!r}, which this system does not have. "
+            raise MissingPackage(f"{sentence}Run it on Linux", name=error.name) from error
         if package not in EXTRAS:
             raise
         sentence = f"{subject} needs the package {package!r}, which is not installed. Install it with the extra "

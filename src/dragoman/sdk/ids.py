@@ -138,4 +138,5 @@ def _forked() -> None:
     _numbers = RequestNumbers()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forked)

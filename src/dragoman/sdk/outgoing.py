@@ -21,6 +21,10 @@ def _nothing() -> None:
     pass
 
 
+def _this_user() -> str:
+    return f"this program (uid {os.geteuid()})" if hasattr(os, "geteuid") else "this program"
+
+
 class Ungreeted(BrokerUnavailable):
     """The port accepts connections, but the carrier's handshake failed."""
 
@@ -36,7 +40,7 @@ def handshake_problem(place: SocketAddress, problem: str, *, is_silent: bool = F
     advice = "check the broker's host and port, and its log"
     if is_silent and is_loopback(place):  # a broker closes connections of other users so (T22)
         advice += (
-            f". A broker that runs as another user than this program (uid {os.geteuid()}) admits it only with "
+            f". A broker that runs as another user than {_this_user()} admits it only with "
             "loopback=anyone in the listener's URL, or by `dragoman access allow`"
         )
     return f"no broker answers at {place}: {problem} before the handshake was complete; {advice}"

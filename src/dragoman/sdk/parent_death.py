@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
+import threading
 from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
@@ -14,12 +16,26 @@ FORKED = (
 )
 
 
-def exit_with_parent() -> None:
-    """Let the kernel end this process with its parent: another worker may retry the jobs of a killed worker."""
+def exit_with_parent() -> bool:
+    """Let the kernel end this process with its parent: another worker may retry the jobs of a killed worker. Returns
+    False if the kernel cannot: only Linux does."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
+    except (OSError, AttributeError, TypeError):  # TypeError: of Windows
+        return False
+    return True
+
+
+def exit_after_parent() -> None:
+    """Let a thread end this process when the one that started it has ended. Only for processes of multiprocessing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "not started by multiprocessing"
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="wait for the end of the worker", daemon=True).start()
 
 
 def exit_if_forked(original: int) -> None:

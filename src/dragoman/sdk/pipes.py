@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -95,8 +96,13 @@ class ChildPipe:
         self._buffered = b""
         self._lock = threading.Lock()
         self._check_lock = threading.Lock()
-        self._poll = select.poll()
-        self._poll.register(connected, select.POLLIN)
+        self._poll: Callable[[int], Sequence[object]]  # finds out whether bytes wait, without waiting for them
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(connected, select.POLLIN)
+            self._poll = poll.poll
+        else:  # Windows
+            self._poll = lambda _: select.select([connected], [], [], 0)[0]
         self.is_cancelled = False
 
     def exit_if_forked(self) -> None:
@@ -118,9 +124,9 @@ class ChildPipe:
 
     def check_cancelled(self) -> bool:
         """Return whether the parent has cancelled the running job. Costs one system call while it has not."""
-        if not self.is_cancelled and (self._buffered or self._poll.poll(0)):  # CANCEL may have arrived with the job
+        if not self.is_cancelled and (self._buffered or self._poll(0)):  # CANCEL may have arrived with the job
             with self._check_lock:
-                if self._buffered or self._poll.poll(0):  # else another thread has read it
+                if self._buffered or self._poll(0):  # else another thread has read it
                     kind, _, _ = self.receive()  # raises EOFError in the handler if the worker has ended
                     assert kind == CANCEL, "a job arrived while another one ran"
                     self.is_cancelled = True

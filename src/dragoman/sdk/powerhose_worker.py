@@ -28,7 +28,7 @@ from dragoman.sdk.recognition import SILENCE_LIMIT, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.sdk.zmq_endpoint import url_from_endpoint
 from dragoman.streams.dial import BackOff
-from dragoman.streams.sockets import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
+from dragoman.streams.sockets import AF_UNIX, describe, forget_unix, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
 
 log = logging.getLogger("dragoman.worker")
@@ -385,10 +385,10 @@ class CallbackListener:
 
 def _place(requested: str, master: SocketAddress) -> SocketAddress:
     """Return the address to listen on. For a master on this machine it is a Unix socket in the temporary directory,
-    which a Dragoman broker may dial by default (base=)."""
+    which a Dragoman broker may dial by default (base=); on Windows, which has none, a port on loopback."""
     if requested:
         return parse(url_from_endpoint(requested, "powerhose"), ("powerhose",)).place
-    if not is_loopback(master):
+    if not is_loopback(master) or AF_UNIX is None:
         return TcpAddress(_own_address(master), 0)
     while True:
         name = f"dragoman-powerhose-{os.getpid()}-{next(_numbers)}.ipc"

@@ -10,11 +10,12 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from multiprocessing import resource_tracker
+from multiprocessing import connection
 from types import ModuleType
 from typing import Any
 
@@ -60,8 +61,10 @@ class ProcessPool:
         self._numbers = {each.service: number for number, each in enumerate(child_settings.handlers)}
         self._count = count
         self._max_jobs = max_jobs or inf
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOADED_MODULE)
+        is_forking = "forkserver" in multiprocessing.get_all_start_methods()  # else each child is a new interpreter
+        self._context: Any = multiprocessing.get_context("forkserver" if is_forking else "spawn")
+        if is_forking:
+            self._context.set_forkserver_preload(PRELOADED_MODULE)
         self._children: dict[ChildProcess, None] = {}
         self._free: list[ChildProcess] = []
         self._waiting: deque[RunningJob] = deque()
@@ -233,7 +236,10 @@ class ChildProcess:
         ours.setblocking(False)
         self._stream = Stream(loop, ours, PipeReader())
         self._stream.start(self._received, self._ended)
-        loop.add_reader(self._process.sentinel, self._exited)
+        if os.name == "nt":  # an event loop watches nothing but sockets there
+            threading.Thread(target=self._wait_for_exit, name=f"exit of {self.pid}", daemon=True).start()
+        else:
+            loop.add_reader(self._process.sentinel, self._exited)
 
     def work(self, job: RunningJob, service: int) -> None:
         self._job = job
@@ -257,8 +263,9 @@ class ChildProcess:
     def kill(self) -> None:
         """Kill the process and all processes that its handler has started."""
         self.is_ending = True
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):  # Windows has no process groups: what the handler has started goes on there
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()  # in case it has not called setsid yet
 
     def retire(self) -> None:
@@ -267,7 +274,8 @@ class ChildProcess:
         self._kill_timer = self._loop.call_later(EXIT_TIMEOUT, self.kill)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._process.sentinel)
+        if os.name != "nt":
+            self._loop.remove_reader(self._process.sentinel)
         self._stream.close()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
@@ -310,6 +318,16 @@ class ChildProcess:
             return
         self._kill_timer = self._loop.call_later(EXIT_TIMEOUT, self.kill)
 
+    def _wait_for_exit(self) -> None:
+        """Wait in a thread of its own."""
+        connection.wait([self._process.sentinel])
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._noticed)
+
+    def _noticed(self) -> None:
+        if not self.exited.done():  # not closed meanwhile
+            self._exited()
+
     def _exited(self) -> None:
         self.is_ending = True
         self._stream.read_dry()  # it may have sent a result before it exited
@@ -336,6 +354,11 @@ class ChildProcess:
 def _without_interrupts() -> Iterator[None]:
     """Block SIGINT for processes that are started here. Ctrl-C would end the fork server with a traceback while it
     loads its modules. A child unblocks it once it has its own handler."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
     resource_tracker.ensure_running()  # started with the fork server, it would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

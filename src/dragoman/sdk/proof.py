@@ -209,6 +209,7 @@ def _by_key(key: Setting | None, server_key: Setting | None, environment: Mappin
             "argument, in the URL, or as DRAGOMAN_KEY"
         )
     from dragoman.access.keys import read_key_file
+    from dragoman.access.private_files import own_uid
     from dragoman.access.problems import AccessError
     from dragoman.carriers.curve_keys import key_hex, parse_key
     from dragoman.carriers.zmtp_curve_handshake import CurveClient
@@ -219,7 +220,7 @@ def _by_key(key: Setting | None, server_key: Setting | None, environment: Mappin
         raise server_key.error(f"{error}; {WHERE_SERVER_KEY_IS}") from None
     path = _key_path(key, environment)
     try:
-        pair = read_key_file(path, os.geteuid(), is_credential=_is_credential(path, environment))
+        pair = read_key_file(path, own_uid(), is_credential=_is_credential(path, environment))
     except AccessError as error:
         raise key.error(str(error)) from None
     try:
@@ -242,7 +243,7 @@ def _key_path(key: Setting, environment: Mapping[str, str]) -> Path:
         raise key.error(
             "it is the name of a key or the path of its file, never the key itself; see `dragoman keys new`"
         )
-    if "/" in key.value or key.value.endswith(SUFFIX):
+    if "/" in key.value or os.sep in key.value or key.value.endswith(SUFFIX):
         return Path(key.value)
     return key_file(user_key_folder(environment), key.value)
 
@@ -266,7 +267,7 @@ def _by_token(setting: Setting, accepted: AcceptedProofs, environment: Mapping[s
 
 
 def _read_token_file(setting: Setting, environment: Mapping[str, str]) -> Secret:
-    from dragoman.access.private_files import check_owner, opened_file
+    from dragoman.access.private_files import check_owner, is_open_to, opened_file, own_uid
     from dragoman.access.problems import AccessError
     from dragoman.access.secret import Secret
 
@@ -274,8 +275,8 @@ def _read_token_file(setting: Setting, environment: Mapping[str, str]) -> Secret
     try:
         with opened_file(path) as (file, status):
             if not _is_credential(path, environment):
-                check_owner(path, status, os.geteuid())
-                if status.st_mode & 0o077:
+                check_owner(path, status, own_uid())
+                if is_open_to(0o077, status):
                     raise setting.error(f"{path}: other users may read it; run: chmod 600 {path}")
             return Secret(file.read(2 * MAX_TOKEN_BYTES).strip())
     except AccessError as error:

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Carrier
 from dragoman.dialects.catalogue import DIALECTS, Dialect
-from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse_frontend, read_options
+from dragoman.sdk.address import (
+    Address,
+    SocketAddress,
+    TlsAddress,
+    UnixAddress,
+    address_error,
+    parse_frontend,
+    read_options,
+)
 from dragoman.sdk.address_list import Urls, first_url, parse_all
 from dragoman.sdk.credentials import NO_CREDENTIALS, CredentialError, Credentials, Tls
 from dragoman.sdk.dialect_sides import Sides
 from dragoman.sdk.proof import URL_OPTIONS, Proof, proof_of
+from dragoman.streams.sockets import AF_UNIX
 from dragoman.streams.tls_context import TlsFileError, client_role
 
 if TYPE_CHECKING:
@@ -119,6 +128,11 @@ def _caller_target(address: Address, service: str | None, credentials: Credentia
 def _together(url: Urls, targets: Sequence[Target]) -> Target:
     """Return the first target, with the others in it. Raises AddressError."""
     first, *others = targets
+    if AF_UNIX is None and any(isinstance(each.place, UnixAddress) for each in targets):
+        raise address_error(
+            first_url(url),
+            "this system has no Unix sockets; use TCP, such as tcp://127.0.0.1:7400 or http://127.0.0.1:7480",
+        )
     if not others:
         return first
     known: set[str] = set()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Protocol
@@ -15,7 +15,7 @@ from dragoman.sdk.address import address_error
 from dragoman.sdk.address_list import first_url, parse_all
 from dragoman.sdk.credentials import Credentials
 from dragoman.sdk.dialling_worker import first
-from dragoman.sdk.event_loop import new_loop
+from dragoman.sdk.event_loop import new_loop, stopped_by_signals
 from dragoman.sdk.execution import ExecutionOptions
 from dragoman.sdk.handlers import Handler
 from dragoman.sdk.job_runner import JobRunner, Pool
@@ -152,9 +152,11 @@ class WorkerRunner:
     async def _main(self) -> int:
         loop = self._loop = asyncio.get_running_loop()
         self._stop_requested = asyncio.Event()
-        if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(each, self._stop)
+        is_main = threading.current_thread() is threading.main_thread()
+        with stopped_by_signals(loop, self._stop) if is_main else nullcontext():
+            return await self._serve(loop)
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> int:
         job_runner = JobRunner(self._pool, self._grace)
         watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import resource
 import sys
 
 MIB = 1 << 20
@@ -21,6 +20,8 @@ SPARE_DESCRIPTORS = 512
 
 def raise_descriptor_limit() -> int:
     """Raise the limit of file descriptors. Returns the number of connections that it allows (L7)."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -32,15 +33,17 @@ def raise_descriptor_limit() -> int:
 
 def protect_secrets() -> None:
     """Write no core dump, and let no other process of this user read the memory: it has secret keys."""
+    import resource
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hide_memory()
 
 
 def hide_memory() -> None:
-    """Let no other process of this user read the memory, the first environment included."""
+    """Let no other process of this user read the memory, the first environment included. Only Linux can."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # TypeError: of Windows
         return
 
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from dragoman.streams.sockets import tcp_target, tune
+from dragoman.streams.sockets import tcp_target, tune, unix_socket
 
 FULL_QUEUE = 0.01  # seconds until the next try while the listen queue of a Unix socket is full
 SPREAD = 0.5  # random fraction added to or subtracted from a delay
@@ -60,7 +60,7 @@ async def connect(
     connects: the other end may accept it before this function returns."""
     path = getattr(place, "path", None)
     if path is not None:
-        target, address = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
+        target, address = unix_socket(), path
     else:
         target, address = tcp_target(place.host, place.port)  # type: ignore[union-attr]
     target.setblocking(False)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 import stat
 import struct
-import termios
+from typing import Final
 
 # Seconds, and milliseconds for the last. Set where the system has them: macOS has neither the first nor the last.
 TCP_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 BACKLOG = 1024
 SO_PEERGROUPS = 59  # Linux 4.13 and newer; Python has no name for it
 MAX_GROUPS = 1024
-CREDENTIALS = struct.Struct("=iII")  # ucred: process, user and group
+CREDENTIALS = struct.Struct("=iII")  # ucred of Linux: process, user and group
+# macOS: the level of its options, their numbers (Python names only some of them), and xucred: version, user, number of
+# groups, and the groups.
+SOL_LOCAL = 0
+LOCAL_PEERCRED = 1
+LOCAL_PEERPID = 2
+XUCRED = struct.Struct("=IIhxx16I")
+AF_UNIX: Final = getattr(socket, "AF_UNIX", None)  # Windows has none
 
 
 class AddressInUse(OSError):
@@ -40,10 +46,17 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     return listening
 
 
+def unix_socket() -> socket.socket:
+    """Return a new Unix socket. Raises OSError if the system has none."""
+    if AF_UNIX is None:
+        raise OSError(errno.EAFNOSUPPORT, "this system has no Unix sockets; use TCP")
+    return socket.socket(AF_UNIX, socket.SOCK_STREAM)
+
+
 def listen_unix(path: str, mode: int = 0o600, group: int | None = None) -> socket.socket:
     """Listen on a socket file. Removes the file of a dead process; AddressInUse if a process listens."""
     _clean_stale(path)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = unix_socket()
     try:
         os.fchmod(listening.fileno(), 0o600)  # the file gets this mode; a umask would apply to all threads
         listening.bind(path)
@@ -102,7 +115,7 @@ def _clean_stale(path: str) -> None:
         raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(mode):
         raise AddressInUse(errno.EEXIST, f"{path} exists and is not a socket: choose another path or remove it")
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    probe = unix_socket()
     probe.settimeout(1.0)
     try:
         probe.connect(path)
@@ -126,7 +139,7 @@ def tcp_target(host: str, port: int) -> tuple[socket.socket, tuple[object, ...]]
 def tune(connected: socket.socket) -> None:
     """Set the options of a connection: no Nagle delay, and detection of half-open TCP connections (R21)."""
     connected.setblocking(False)
-    if connected.family == socket.AF_UNIX:
+    if connected.family == AF_UNIX:
         return
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -153,7 +166,7 @@ def describe(connected: socket.socket) -> tuple[str, str, int]:
 
 def is_local(connected: socket.socket) -> bool:
     """Tell if the remote side is on this machine."""
-    if connected.family == socket.AF_UNIX:
+    if connected.family == AF_UNIX:
         return True
     host = str(connected.getpeername()[0])
     return host == "::1" or host.startswith(("127.", "::ffff:127."))
@@ -166,10 +179,21 @@ def has_received_all(connected: socket.socket) -> bool:
     kernel sets the error of a Unix socket before it drops the bytes.
     """
     try:
-        queued = fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4))
+        queued = queued_bytes(connected)
     except OSError:
         return False
-    return not any(queued) and not connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return not queued and not connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+def queued_bytes(connected: socket.socket) -> int:
+    """Return the number of sent bytes that have not been received. Raises OSError if the system does not tell."""
+    try:
+        import fcntl
+        import termios
+    except ModuleNotFoundError:  # Windows
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from None
+    found: int = struct.unpack("i", fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4)))[0]
+    return found
 
 
 def unix_uid(connected: socket.socket) -> int:
@@ -185,6 +209,9 @@ def unix_pid(connected: socket.socket) -> int:
 def unix_gids(connected: socket.socket) -> tuple[int, ...]:
     """Return the group ids of the process that connected to a Unix socket, its own one first."""
     first = _credentials(connected)[2]
+    if not hasattr(socket, "SO_PEERCRED"):
+        _, _, count, *groups = _xucred(connected)
+        return tuple(groups[:count])
     try:
         packed = connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, MAX_GROUPS * 4)
     except OSError:  # more groups than the kernel returns here, or an old kernel
@@ -194,8 +221,17 @@ def unix_gids(connected: socket.socket) -> tuple[int, ...]:
 
 
 def _credentials(connected: socket.socket) -> tuple[int, int, int]:
-    pid, uid, gid = CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
-    return pid, uid, gid
+    """Return process, user and group of the other end of a Unix socket. Raises OSError if the system does not tell."""
+    if hasattr(socket, "SO_PEERCRED"):
+        packed = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, gid = CREDENTIALS.unpack(packed)
+        return pid, uid, gid
+    _, uid, _, gid, *_ = _xucred(connected)
+    return connected.getsockopt(SOL_LOCAL, LOCAL_PEERPID), uid, gid
+
+
+def _xucred(connected: socket.socket) -> tuple[int, ...]:
+    return XUCRED.unpack(connected.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, XUCRED.size))
 
 
 def _resolve(host: str, port: int) -> tuple[int, int, int, str, tuple[object, ...]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -32,6 +32,7 @@ from dragoman.streams.unread import unread_bytes
 READ_BYTES: Final = 1 << 16  # a larger buffer would need a new memory mapping for every read
 JOIN_BYTES: Final = 1 << 16  # up to this size, one joined copy is cheaper than a gathered write
 MAX_BUFFERS: Final = 512  # below the kernel's limit for one gathered write
+GATHERS: Final[bool] = hasattr(socket.socket, "sendmsg")  # Windows has no gathered writes
 NOTHING_PENDING: Final[deque[Frame | memoryview]] = deque()  # shared by streams that never had to wait: 760 bytes less
 
 
@@ -41,6 +42,20 @@ def _ignore(_: object) -> None:
 
 def _nothing() -> None:
     pass
+
+
+def first_bytes(buffers: Iterable[Frame | memoryview]) -> Frame | memoryview:
+    """Return the first of these buffers that is not empty, or as many of them as have JOIN_BYTES together, joined."""
+    first: list[Frame | memoryview] = []
+    size = 0
+    for each in buffers:
+        if size + len(each) > JOIN_BYTES:
+            if not size:
+                return each
+            break
+        first.append(each)
+        size += len(each)
+    return b"".join(first)
 
 
 class Stream(ByteStream):
@@ -104,8 +119,10 @@ class Stream(ByteStream):
                 taken = self._send(buffer)
             elif (size := size_of(buffers)) <= JOIN_BYTES:
                 taken = self._send(b"".join(buffers))
-            else:
+            elif GATHERS:
                 taken = self._socket.sendmsg(buffers[:MAX_BUFFERS])
+            else:
+                taken = self._send(first_bytes(buffers))
         except BlockingIOError:
             size, taken = 1, 0
         except OSError as error:
@@ -262,7 +279,10 @@ class Stream(ByteStream):
         if self._is_closed:
             return
         try:
-            taken = self._socket.sendmsg(islice(self._pending, MAX_BUFFERS))
+            if GATHERS:
+                taken = self._socket.sendmsg(islice(self._pending, MAX_BUFFERS))
+            else:
+                taken = self._send(first_bytes(self._pending))
         except BlockingIOError:
             return
         except OSError as error:

@@ -208,6 +208,8 @@ def _check_private(path: str) -> None:
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")  # systemd sets the mode of its own files
     if credentials and Path(path).resolve().is_relative_to(Path(credentials).resolve()):
         return
+    if not hasattr(os, "getuid"):  # Windows: files have neither owners nor modes that Python reads (R263)
+        return
     if status.st_mode & 0o077:
         mode = f"{status.st_mode & 0o777:04o}"
         raise TlsFileError(f"key={path}: mode {mode} lets other users read the private key; run: chmod 600 {path}")

@@ -6,11 +6,10 @@ Only certain cases count: an unread job is given to another worker, and must not
 from __future__ import annotations
 
 import errno
-import fcntl
 import socket
-import struct
 import sys
-import termios
+
+from dragoman.streams.sockets import AF_UNIX, queued_bytes
 
 TCP_CLOSE = 7  # tcp_states.h: the connection was reset
 
@@ -25,14 +24,13 @@ def unread_bytes(ended: socket.socket, error: int) -> int:
     if sys.platform != "linux":
         return 0
     try:
-        if ended.family == socket.AF_UNIX:
+        if ended.family == AF_UNIX:
             return 1 if error == errno.ECONNRESET else 0
         if error not in (0, errno.EPIPE):
             return 0
         state = ended.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         if state != TCP_CLOSE:
             return 0
-        unaccepted: int = struct.unpack("i", fcntl.ioctl(ended, termios.TIOCOUTQ, bytes(4)))[0]
+        return queued_bytes(ended)
     except OSError:
         return 0
-    return unaccepted
