@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -148,6 +149,7 @@ def dragoman() -> None:
 
 def main() -> None:
     """Run a command and end the process with its exit code."""
+    _escape_unknown_characters()
     try:
         code = _run()
         if code == DONE and sys.stdout is not None:
@@ -160,6 +162,13 @@ def main() -> None:
     if code != DONE:
         _drop_unwritten()
     sys.exit(code)
+
+
+def _escape_unknown_characters() -> None:
+    """Let standard output escape the characters that its encoding does not have, as standard error does. The encoding
+    of pipes on Windows has few."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_unwritten() -> None:

@@ -104,7 +104,9 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            advice = f"; a module is named with dots: {_dotted(name)}" if "/" in name or name.endswith(".py") else ""
+            advice = ""
+            if "/" in name or os.sep in name or name.endswith(".py"):
+                advice = f"; a module is named with dots: {_dotted(name)}"
             raise HandlerLoadError(f"module {error.name!r} not found in {os.getcwd()} or sys.path{advice}") from error
         raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
     except SystemExit as error:
@@ -115,7 +117,7 @@ def _module(name: str) -> ModuleType:
 
 def _dotted(path: str) -> str:
     """Return the name of the module in this file: `shop.tasks` for `./shop/tasks.py`."""
-    return path.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
+    return path.replace(os.sep, "/").removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
 
 
 def _script(reference: ObjectReference) -> ModuleType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.http import FOREIGN_HOST, HttpClient
 from dragoman.carriers.zmtp import Zmtp
@@ -71,7 +73,7 @@ def unauthenticated(place: SocketAddress, proof: Proof) -> NotAllowed:
 
 
 def _unknown_key(place: SocketAddress, proof: Proof) -> NotAllowed:
-    name = proof.own.value if proof.own is not None and "/" not in proof.own.value else "NAME"
+    name = proof.own.value if proof.own is not None and Path(proof.own.value).name == proof.own.value else "NAME"
     command = f"dragoman keys allow {name} {proof.public_key} --work SERVICE"
     return NotAllowed(
         f"the broker at {place} does not know this key ({_label(proof.own)}); run `{command}` (or --call SERVICE) "
