@@ -1,9 +1,9 @@
 """Hides packages, or parts of the system, from a Python process that has this folder on its PYTHONPATH.
 
 `HIDDEN` in the environment names what: `extras`, the packages of Dragoman's extras; `system`, all that Windows or macOS
-lacks; `system-of-clients`, the same, but a `LocalBroker` in this process has it all. The standard library needs parts
-of the system itself, so these are hidden from modules of `dragoman` alone: an import there gets a module's double,
-which has the rest of it.
+lacks; `system-of-clients`, the same, but a `LocalBroker` in this process has it all; `system-of-tests`, with one of
+these two: the tests lack it, too. The standard library needs parts of the system itself, so these are hidden from
+modules of `dragoman` and of the tests alone: an import there gets a module's double, which has the rest of it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 EXTRAS = {"anyio", "apsw", "cbor2", "django", "h11", "httptools", "nacl", "opentelemetry", "sentry_sdk", "starlette"}
 EXTRAS |= {"structlog", "tzdata", "uvicorn", "uvloop"}
+TESTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 BROKER_SIDE = {"server", "http", "store", "dashboard", "cluster", "transfer", "recording", "demo", "powerhose"}
 MODULES = {"fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "syslog", "readline", "uvloop"}
 # Names that Windows or macOS does not have, by their modules.
@@ -198,6 +199,7 @@ def hide_system(seen_by: set[str]) -> None:
         for real, replaced in instead.items()
     }
     import_really = builtins.__import__
+    hides_from_tests = "system-of-tests" in hidden
 
     def import_here(
         name: str,
@@ -206,9 +208,12 @@ def hide_system(seen_by: set[str]) -> None:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        importer = (globals or {}).get("__name__") or ""
-        package, _, rest = importer.partition(".")
-        is_masked = not level and package == "dragoman" and rest.partition(".")[0] not in seen_by
+        importer = globals or {}
+        package, _, rest = str(importer.get("__name__")).partition(".")
+        if package == "dragoman":
+            is_masked = not level and rest.partition(".")[0] not in seen_by
+        else:
+            is_masked = hides_from_tests and str(importer.get("__file__")).startswith(TESTS)
         if is_masked and name.partition(".")[0] in MODULES:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         found = import_really(name, globals, locals, fromlist, level)

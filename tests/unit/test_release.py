@@ -34,6 +34,16 @@ def test_only_versions_that_must_pass_are_in_the_classifiers() -> None:
     assert PROJECT["project"]["requires-python"] == f">={classified()[0]}"
 
 
+def test_tests_of_clients_run_on_other_systems_without_make() -> None:
+    job = workflow("tests")["jobs"]["clients"]
+    systems = {each.partition("-")[0] for each in job["strategy"]["matrix"]["system"]}
+    assert systems == {"macos", "windows"}
+    commands = [each["run"] for each in job["steps"] if "run" in each]
+    assert "python tests/client_suite.py" in commands
+    assert (ROOT / "tests" / "client_suite.py").exists()
+    assert not any(each.startswith("make") for each in commands)
+
+
 def test_no_interpreted_wheel_can_be_released() -> None:
     settings = PROJECT["tool"]["cibuildwheel"]
     assert settings["environment"] == {"DRAGOMAN_PURE": "never"}

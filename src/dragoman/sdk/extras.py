@@ -27,7 +27,7 @@ EXTRAS: Final = {
     "sentry_sdk": "sentry",
 }
 
-# Modules of Python on Linux and macOS that it does not have on Windows.
+# Modules of Python on Linux and macOS that it does not have on Windows (R265).
 SYSTEM_MODULES: Final = ("fcntl", "grp", "pwd", "resource", "termios", "tty")
 
 

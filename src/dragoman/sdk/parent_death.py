@@ -27,7 +27,8 @@ def exit_with_parent() -> bool:
 
 
 def exit_after_parent() -> None:
-    """Let a thread end this process when the one that started it has ended. Only for processes of multiprocessing."""
+    """Let a thread end this process when the one that started it has ended (R264). Only for processes of
+    multiprocessing."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "not started by multiprocessing"
 
