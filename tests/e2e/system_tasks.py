@@ -40,6 +40,13 @@ def end() -> None:
 
 
 @task
+def unaware() -> None:
+    """Run without a look at its context. The sleep is the duration of the job."""
+    print("it runs in", os.getpid(), file=sys.stderr, flush=True)
+    sleep(60)
+
+
+@task
 def until_cancelled(ctx: Context) -> None:
     """Run until it is cancelled. The sleep is the duration of a step."""
     print("it runs in", os.getpid(), file=sys.stderr, flush=True)

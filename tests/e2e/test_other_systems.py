@@ -5,20 +5,24 @@ There is no Windows or macOS here. `masks/sitecustomize.py` hides from the modul
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import client_suite
 from case_tables import check_every_row
 from dragoman import Client, LocalBroker, using
+from dragoman.sdk.event_loop import stopped_by_signals
 from programs import PATIENCE, Program, Programs
 
 HERE = Path(__file__).parent
@@ -175,19 +179,73 @@ def test_worker_without_parts_of_the_system_runs_jobs_in_threads(programs: Progr
     assert worker.ends() == 0
 
 
-def test_child_ends_with_a_worker_that_was_killed(programs: Programs, broker: LocalBroker) -> None:
+@pytest.mark.parametrize("hidden", ["system", "macos"])
+def test_child_ends_with_a_worker_that_was_killed(programs: Programs, broker: LocalBroker, hidden: str) -> None:
     """R264: the job of a killed worker may run elsewhere. Where the kernel does not end its children, they do it."""
+    programs.environment["HIDDEN"] = hidden
     worker = masked(programs, "worker", "system_tasks", "--processes", "1")
     worker.prints("connected to")
     with Client(broker.url) as client, using(client):
         import system_tasks
 
-        system_tasks.until_cancelled.enqueue()
+        system_tasks.unaware.enqueue()
         child = int(worker.prints(r"it runs in (\d+)"))
         handle = os.pidfd_open(child)
         worker.kill()
         assert select.select([handle], [], [], PATIENCE)[0], "the child goes on"
         os.close(handle)
+
+
+class LoopWithoutSignals(asyncio.AbstractEventLoop):
+    """A loop that handles no signals, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.watched: list[socket.socket] = []
+        self.called: list[Callable[..., object]] = []
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        self.watched.append(fd)
+
+    def remove_reader(self, fd: Any) -> bool:
+        self.watched.remove(fd)
+        return True
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        self.called.append(callback)
+
+
+def test_signal_wakes_a_loop_that_handles_none() -> None:
+    """On Windows a signal does not end the wait for sockets, so a worker would have stopped at the next message."""
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    loop = LoopWithoutSignals()
+    with stopped_by_signals(loop, print):
+        signal.raise_signal(signal.SIGTERM)
+        assert loop.called == [print]
+        assert loop.watched[0].recv(100) == bytes([signal.SIGTERM])
+    assert loop.watched == []
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_worker_as_on_macos_runs_jobs_in_processes_and_programs(programs: Programs, broker: LocalBroker) -> None:
+    """Its children are forked; the memory of each is asked for by getrusage."""
+    programs.environment["HIDDEN"] = "macos"
+    worker = masked(programs, "worker", "system_tasks", "--processes", "1", "--max-memory", "100GiB")
+    worker.prints("connected to")
+    program = masked(programs, "worker", "--exec", "tr a-z A-Z", "--service", "upper")
+    program.prints("connected to")
+    with Client(broker.url) as client, using(client):
+        import system_tasks
+
+        assert system_tasks.system.call() == (["posix", "darwin", "a fork", "Unix sockets"], True)
+        assert system_tasks.repeat.call("x", 3_000_000) == "x" * 3_000_000
+        assert client.call("upper", b"loud") == b"LOUD"
+    for each in (worker, program):
+        each.terminate()
+        assert each.ends() == 0
+    with LocalBroker(f"ipc://{programs.folder / 'b.sock'}") as unix:
+        command = masked(programs, "services", "--connect", unix.url.replace("native+", ""))
+        assert command.ends() == 0, command.err
 
 
 def test_commands_work_without_parts_of_the_system(programs: Programs, broker: LocalBroker) -> None:

@@ -1,9 +1,15 @@
 """Hides packages, or parts of the system, from a Python process that has this folder on its PYTHONPATH.
 
-`HIDDEN` in the environment names what: `extras`, the packages of Dragoman's extras; `system`, all that Windows or macOS
-lacks; `system-of-clients`, the same, but a `LocalBroker` in this process has it all; `system-of-tests`, with one of
-these two: the tests lack it, too. The standard library needs parts of the system itself, so these are hidden from
-modules of `dragoman` and of the tests alone: an import there gets a module's double, which has the rest of it.
+`HIDDEN` in the environment names what:
+
+- `extras`: the packages of Dragoman's extras
+- `system`: what Windows lacks, and with it nearly all that macOS lacks
+- `system-of-clients`: the same, but a `LocalBroker` in this process has it all
+- `system-of-tests`, with one of these two: the tests lack it, too
+- `macos`: what macOS lacks
+
+The standard library needs parts of the system itself, so these are hidden from modules of `dragoman` and of the tests
+alone: an import there gets a module's double, which has the rest of it.
 """
 
 from __future__ import annotations
@@ -49,6 +55,15 @@ NAMES = {
     "time": """CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME CLOCK_TAI clock_gettime clock_gettime_ns clock_settime
         clock_getres pthread_getcpuclockid tzset""",
     "select": "poll epoll kqueue POLLIN POLLOUT POLLERR POLLHUP EPOLLIN EPOLLOUT",
+}
+NAMES_OF_MACOS = {
+    "os": """fdatasync posix_fallocate posix_fadvise copy_file_range splice memfd_create eventfd getrandom pipe2 O_PATH
+        O_NOATIME pidfd_open sched_getaffinity sched_setaffinity getresuid""",
+    "signal": "SIGCLD SIGPWR SIGPOLL sigwaitinfo sigtimedwait pidfd_send_signal",
+    "socket": """AF_NETLINK AF_PACKET SO_PEERCRED SO_PEERSEC SO_PASSCRED SOCK_CLOEXEC SOCK_NONBLOCK TCP_INFO
+        TCP_USER_TIMEOUT TCP_CORK TCP_QUICKACK MSG_NOSIGNAL SCM_CREDENTIALS""",
+    "time": "CLOCK_BOOTTIME CLOCK_TAI",
+    "select": "epoll EPOLLIN EPOLLOUT",
 }
 # Functions of `os` that take the descriptor of a folder on some systems, and the names of those arguments.
 IN_FOLDERS = ("open", "mkdir", "unlink", "remove", "rmdir", "rename", "replace", "link", "symlink", "stat", "lstat")
@@ -162,6 +177,22 @@ def without_folders(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+class LibraryOfMacos(ctypes.CDLL):
+    """The C library without a function of Linux."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("prctl", "mallopt"):
+            raise AttributeError(f"dlsym(RTLD_DEFAULT, {name}): symbol not found")
+        return super().__getattr__(name)
+
+
+def open_nothing_of_proc(path: Any, *args: Any, **named: Any) -> Any:
+    """`os.open` on a system without /proc."""
+    if str(path).startswith("/proc"):
+        raise FileNotFoundError(2, "No such file or directory", path)
+    return os.open(path, *args, **named)
+
+
 def cdll(name: str | None, *args: Any, **named: Any) -> ctypes.CDLL:
     if name is None:
         raise TypeError("bad argument type for built-in operation")
@@ -174,8 +205,17 @@ def get_context(method: str | None = None) -> Any:
     return multiprocessing.get_context("spawn")
 
 
+def hide_system_of_macos() -> None:
+    hide(
+        NAMES_OF_MACOS,
+        {sys: {"platform": "darwin"}, ctypes: {"CDLL": LibraryOfMacos}, os: {"open": open_nothing_of_proc}}
+        | {signal: {}, socket: {}, time: {}, select: {}},
+        modules=set(),
+        seen_by=set(),
+    )
+
+
 def hide_system(seen_by: set[str]) -> None:
-    """Give modules of `dragoman`, except of these packages, doubles of these modules from now on."""
     reduce_socket = reduction._reduce_socket  # type: ignore[attr-defined]
     reduction.register(WindowsSocket, reduce_socket)
     instead: dict[ModuleType, dict[str, object]] = {
@@ -194,8 +234,16 @@ def hide_system(seen_by: set[str]) -> None:
         },
         multiprocessing: {"get_context": get_context, "get_all_start_methods": lambda: ["spawn"]},
     }
+    hide(NAMES, instead, MODULES, seen_by)
+
+
+def hide(
+    names: dict[str, str], instead: dict[ModuleType, dict[str, object]], modules: set[str], seen_by: set[str]
+) -> None:
+    """Give modules of `dragoman`, except of the packages in `seen_by`, doubles of the modules in `instead` from now on,
+    and none of `modules`."""
     doubles = {
-        real.__name__: Double(real, set(NAMES.get(real.__name__, "").split()), replaced)
+        real.__name__: Double(real, set(names.get(real.__name__, "").split()), replaced)
         for real, replaced in instead.items()
     }
     import_really = builtins.__import__
@@ -214,7 +262,7 @@ def hide_system(seen_by: set[str]) -> None:
             is_masked = not level and rest.partition(".")[0] not in seen_by
         else:
             is_masked = hides_from_tests and str(importer.get("__file__")).startswith(TESTS)
-        if is_masked and name.partition(".")[0] in MODULES:
+        if is_masked and name.partition(".")[0] in modules:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         found = import_really(name, globals, locals, fromlist, level)
         return doubles.get(found.__name__, found) if is_masked else found
@@ -227,5 +275,7 @@ if "extras" in hidden:
     sys.meta_path.insert(0, Missing(EXTRAS))
 if "system" in hidden:
     hide_system(set())
+if "macos" in hidden:
+    hide_system_of_macos()
 if "system-of-clients" in hidden:
     hide_system(BROKER_SIDE)
