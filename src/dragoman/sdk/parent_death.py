@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import threading
@@ -29,6 +28,8 @@ def exit_with_parent() -> bool:
 def exit_after_parent() -> None:
     """Let a thread end this process when the one that started it has ended (R264). Only for processes of
     multiprocessing."""
+    import multiprocessing  # most users of this module need none of it
+
     parent = multiprocessing.parent_process()
     assert parent is not None, "not started by multiprocessing"
 
