@@ -24,7 +24,11 @@ LEFT_OUT = {
         "unit/sdk/test_futures.py::test_the_package_is_cheap_to_import_and_has_everything",
     ],
     "programs in place of functions (--exec)": ["unit/sdk/test_cancelled_jobs.py", "unit/sdk/test_program.py"],
-    "fork": ["unit/sdk/test_forking_handlers.py", "unit/sdk/test_ids.py::test_a_forked_child_draws_its_own"],
+    "fork": [
+        "unit/sdk/test_forking_handlers.py",
+        "unit/sdk/test_ids.py::test_a_forked_child_draws_its_own",
+        "unit/sdk/test_request_numbers.py::test_a_forked_child_is_another_client",
+    ],
     "SIGKILL, and pairs of Unix sockets: over TCP a kernel takes bytes for a dead process": [
         "unit/sdk/test_children.py"
     ],
