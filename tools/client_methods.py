@@ -265,7 +265,7 @@ def _many(client: Client, row: Operation[Any, Any]) -> str:
     """Return the methods that enqueue many jobs."""
     fields = [each for each in shown_fields(row) if each.name not in ("service", "group", "group_id")]
     parameters = ["codec: str | None = None", *(f"{each.name}: {_type(each)} = {each.default!r}" for each in fields)]
-    arguments = [f"{each.name}={each.name}" for each in fields]
+    arguments = [f"{each.name}={_parameter(row, each)}" for each in fields]
     return MANY.format(
         async_=client.async_,
         await_=client.await_,

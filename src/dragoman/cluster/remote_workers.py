@@ -64,7 +64,11 @@ class RemoteWorkers:
             self._broker.availability.attach(worker, now)
             return
         profile = WorkerProfile(
-            pulls=True, capacity=max(1, offered.slots), detach_timeout=inf, max_payload=self._max_payload
+            is_broker=True,
+            pulls=True,
+            capacity=max(1, offered.slots),
+            detach_timeout=inf,
+            max_payload=self._max_payload,
         )
         worker = self._broker.join(
             self._recipient,
@@ -132,6 +136,8 @@ class RemoteWorkers:
         extras = job.extras
         if extras is not None and (extras.after or extras.group is not None):
             extras = replace(extras, after=(), group=None)  # its links are here
+        if extras is not None and extras.needs:
+            extras = replace(extras, refused_by="", refusal="")
         peer.attempts[attempt.token] = attempt
         remote.in_flight.append(peer.link.next_number)
         peer.link.add(

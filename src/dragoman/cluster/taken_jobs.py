@@ -58,6 +58,10 @@ class TakenJobs(Arrivals):
             peer.link.add(Busy(token))
             peer.freed[name] = None
             return
+        extras = _extras_of(record.extras) if record.extras else None
+        if extras is not None and extras.needs and not broker.worker_registry.has_knowing(service, extras.needs):
+            peer.link.add(Busy(token))
+            return
         owner = broker.owners.of_stored(broker.principals.named(record.owner))
         taken = TakenJob(self._recipient, owner, peer, token, name)
         peer.taken[token] = taken
@@ -72,7 +76,7 @@ class TakenJobs(Arrivals):
             self._options_of(record),
             now,
             id=id if id not in broker.jobs else None,  # an attempt that the other broker gave up may still be here
-            extras=_extras_of(record.extras) if record.extras else None,
+            extras=extras,
         )
         attempt = job.attempt if job is not None else None
         if attempt is not None and is_background:
@@ -232,4 +236,4 @@ class TakenJobs(Arrivals):
 def _extras_of(text: str) -> JobExtras:
     """Return the extras that a worker gets. The job waits for no others here and is in no group: its broker decides."""
     extras = extras_of(text)
-    return JobExtras(extras.parent, extras.traceparent, extras.tenant)
+    return JobExtras(extras.parent, extras.traceparent, extras.tenant, needs=extras.needs)

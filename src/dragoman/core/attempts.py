@@ -20,13 +20,17 @@ from dragoman.core.failure import Failure
 from dragoman.core.finished_work import record_undone
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Payload, Token, Worker
 from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried
 from dragoman.core.rights import WORK, Principal
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
+from dragoman.core.task_parameters import is_newer
+from dragoman.core.worker_registry import declares
 
+MOST_REFUSAL: Final = 1_000  # characters of a worker's refusal that are kept with the job
 PROGRESS_KEPT: Final = 65_536  # bytes: a longer report is delivered, but not kept
 
 
@@ -142,6 +146,8 @@ class Attempts:
         attempt = job.attempt
         if job.state is WAITING and job.order != inf:
             job.service.queue.remove(job)
+        elif job.needs:
+            self._dispatch.for_knowing.remove(job)
         is_unseen = attempt is not None and unsend(attempt, self._effects)
         if attempt is not None and not is_unseen:
             self.mark_stuck(attempt, now)
@@ -279,6 +285,36 @@ class Attempts:
             if job.options.durable:
                 self._job_registry.pending_commits.save(job, rewrites=True)
 
+    def refused(self, attempt: Attempt, failure: Failure, now: float) -> bool:
+        """A worker has refused a background job, because it does not know some of its parameters. The job waits for a
+        worker that does, and no attempt is used up, if there is reason to expect one (R268). False: there is none, or
+        the attempt has ended."""
+        worker, job = attempt.worker, attempt.job
+        if not job.options.durable or job.attempt is not attempt or not _may_come(job, worker, failure):
+            return False
+        needs, extras = job.needs, job.extras or JobExtras()
+        if not needs:
+            job.delayed_since = now
+        added = [each for each in failure.unknown if each not in needs]
+        worker_name = f"{worker.id} ({worker.name})" if worker.name else str(worker.id)
+        extras = replace(extras, needs=(*needs, *added), refused_by=worker_name, refusal=failure.message[:MOST_REFUSAL])
+        if job.extras is None:
+            self._job_registry.with_extras.add(job, extras)
+        else:
+            job.extras = extras
+        self._job_registry.pending_commits.save(job, rewrites=True)
+        del worker.running[attempt.token]
+        job.attempt = None
+        if job.conversation is not None:
+            self._job_registry.conversations.returned(attempt, now)
+        self._job_registry.parts.drop(attempt)
+        remember_tried(job, worker)
+        job.refusals = 0
+        job.queue_due = inf
+        self._delays.seek(job, now)
+        self._dispatch.freed(worker, now)
+        return True
+
     def _requeue_later(self, attempt: Attempt, delay: float, now: float) -> None:
         """Queue the job of an attempt that does not count, after a delay."""
         job = attempt.job
@@ -363,6 +399,19 @@ class Attempts:
         """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it; its
         principal must still have the right to the service (R178)."""
         return self.resumable.pop(token) if self.is_resumable(token, principal) else None
+
+
+def _may_come(job: Job, worker: Worker, failure: Failure) -> bool:
+    """True if there may be a worker that knows the parameters which this one does not (R268): some worker of the
+    service has declared them, or the caller of the job knows a newer version of the task than this worker."""
+    parameters, needs = job.service.parameters, job.needs
+    if declares(worker, job.service, failure.unknown):
+        return False  # it contradicts its own declaration
+    for name in failure.unknown:
+        is_declared = name in needs or (parameters is not None and name in parameters.remembered)
+        if not is_declared and not is_newer(job.options.parameters, failure.known, name):
+            return False
+    return True
 
 
 def over_time(attempt: Attempt) -> str:

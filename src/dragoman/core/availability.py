@@ -142,6 +142,8 @@ class Availability:
         _change_services(worker, offered)
         for service in dropped:
             self._dispatch.limiter.undeclare(worker, service, now)
+            if service.parameters is not None:
+                service.parameters.declared.pop(worker.id, None)
         if worker.state is IDLE and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
         return True

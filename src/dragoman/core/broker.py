@@ -26,7 +26,7 @@ from dragoman.core.entropy import Entropy
 from dragoman.core.events import WORKER_JOINED
 from dragoman.core.eviction import Eviction
 from dragoman.core.expiry import Expiry
-from dragoman.core.failure import Failure
+from dragoman.core.failure import Failure, final_failure
 from dragoman.core.finished_work import record_done
 from dragoman.core.handover import Handover
 from dragoman.core.infinity import inf
@@ -231,6 +231,10 @@ class Broker:
         if attempt.job.attempt is not attempt:
             self.attempts.late_result(attempt, now)
             return False
+        if failure is not None and failure.unknown and attempt.job.options.durable:
+            if self.attempts.refused(attempt, failure, now):
+                return True
+            failure = final_failure(failure)
         del worker.running[attempt.token]
         self.attempts.spend(attempt, outcome, reason, now, failure)
         self.dispatch.freed(worker, now)

@@ -10,11 +10,13 @@ from dragoman.core.commits import AfterCommit
 from dragoman.core.conversation import seconds
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.events import JOB_MOVES
+from dragoman.core.failure import WRONG_ARGUMENTS, Failure
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DELAYED, WAITING, JobState
+from dragoman.core.states import DELAYED, FAILED, WAITING, AttemptRecord, JobState
+from dragoman.core.task_parameters import FIRST_DELAY, LONGEST_DELAY, PATIENCE
 
 
 class Delays:
@@ -53,7 +55,9 @@ class Delays:
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
-        if not job.tried and not job.spent and not self._dispatch.set_aside.has(job):
+        if job.needs:
+            self.seek(job, now)
+        elif not job.tried and not job.spent and not self._dispatch.set_aside.has(job):
             job.arrival = now
             move_job(job, WAITING)
             self._dispatch.queue(job, now)
@@ -62,8 +66,44 @@ class Delays:
                 job.queue_due = now + job.options.queue_timeout
             self.requeue(job, now)
 
+    def seek(self, job: Job, now: float) -> None:
+        """Give a job to a worker that knows the parameters that it needs, or let it wait for one (R269): as long again
+        as it has waited, within limits, and for a day at most. Other workers become free meanwhile, see `Dispatch`."""
+        since = job.delayed_since
+        if since is None:
+            since = job.delayed_since = now
+        if self._dispatch.offer(job, now):
+            return
+        if now >= since + PATIENCE:
+            self._give_up(job, now)
+            return
+        until = min(now + min(max(now - since, FIRST_DELAY), LONGEST_DELAY), since + PATIENCE)
+        if job.state is DELAYED:
+            job.start_at = until
+            self._deadlines.arm(job, job.due())
+        else:
+            self.delay(job, until, now)
+        self._dispatch.for_knowing.add(job)
+
+    def _give_up(self, job: Job, now: float) -> None:
+        """End a job that no worker knows all parameters of. The refusal counts as its last attempt."""
+        extras = job.extras
+        assert extras is not None
+        failure = Failure(WRONG_ARGUMENTS, extras.refusal, retry_in=inf)
+        job.spent += 1
+        job.history = [
+            *(job.history or ()),
+            AttemptRecord(job.spent, extras.refused_by, FAILED, failure.sentence, now, now),
+        ]
+        job.quarantined = True
+        self._dispatch.for_knowing.remove(job)
+        self._job_registry.end(job, FAILED, b"", failure.sentence, now, failure=failure)
+
     def requeue(self, job: Job, now: float) -> None:
         """Queue a job that was dispatched before. It keeps its place: the key of its arrival."""
+        if job.needs:
+            self.seek(job, now)
+            return
         if job.state is not WAITING:
             self.move(job, WAITING)
         service = job.service
@@ -82,6 +122,9 @@ class Delays:
             self._deadlines.arm(job, job.due())
             return
         job.arrival = min(max(job.created, start_at), now)
+        if job.needs:
+            self.seek(job, now)
+            return
         job.queue_due = now + job.options.queue_timeout
         job.service.queue.restore(job, job.arrival)
         self._deadlines.arm(job, job.due())

@@ -12,6 +12,7 @@ from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import SendJob
 from dragoman.core.events import JOB_RUNNING, JOB_WAITING
+from dragoman.core.knowing_workers import JobsForKnowingWorkers
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.limiter import Limiter
@@ -20,7 +21,7 @@ from dragoman.core.options import BEHIND
 from dragoman.core.running_limits import RunningLimits, may_take
 from dragoman.core.set_aside import SetAsideJobs
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DETACHED, DRAINING, GONE, IDLE, RUNNING, STARTING, TIMED_OUT
+from dragoman.core.states import DETACHED, DRAINING, GONE, IDLE, RUNNING, STARTING, TIMED_OUT, WAITING
 from dragoman.core.turns import Turns
 from dragoman.core.worker_removal import WorkerRemoval
 
@@ -46,6 +47,8 @@ class Dispatch(RunningLimits):
         self._turns = Turns()
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
+        self.for_knowing = JobsForKnowingWorkers(state.job_registry.jobs)
+        self._served_knowing = False  # the last free slot of a worker went to one of these jobs
         self.limiter = Limiter(state)
         self.set_aside = SetAsideJobs(state)
         self.removal = WorkerRemoval(state, self.limiter)
@@ -180,6 +183,8 @@ class Dispatch(RunningLimits):
             return
         if now >= self.lease_until:
             self.lapse(self.limiter.limited.values(), now)
+        if self.for_knowing.count and not self._serve_knowing(worker, now):
+            return
         while (job := self._next_job(worker, now)) is not None:
             job.service.queue.take(job)
             if not self.give(job, worker, now):
@@ -187,6 +192,46 @@ class Dispatch(RunningLimits):
         self._worker_registry.settle(worker, now)
         if worker.seen + worker.profile.lease < worker.alarm:  # only the lease can be due earlier than before
             self._deadlines.arm(worker, worker_deadline(worker))
+
+    def _serve_knowing(self, worker: Worker, now: float) -> bool:
+        """Give the worker a job that waits for one that knows its parameters (R269). These jobs and those in queues
+        take turns. Returns whether the worker has room for more."""
+        if self._served_knowing and self._has_queued(worker):
+            self._served_knowing = False
+            return True
+        for job in self.for_knowing.known_by(worker):
+            if self._may_start(job):
+                self._served_knowing = True
+                return self._begin(job, worker, now)
+        return True
+
+    def _has_queued(self, worker: Worker) -> bool:
+        return any(service.queue.length and not service.closed for service in worker.services)
+
+    def offer(self, job: Job, now: float) -> bool:
+        """Give a job that needs parameters to an idle worker that knows them. False: there is none, or a limit is
+        reached."""
+        worker = self._worker_registry.pick(job, now) if self._may_start(job) else None
+        if worker is None:
+            return False
+        self._begin(job, worker, now)
+        return True
+
+    def _may_start(self, job: Job) -> bool:
+        """True if a job that is in no queue may start, as one at the head of its queue may."""
+        service, principal = job.service, job.owner.principal
+        if self.is_draining or service.closed or principal.running >= principal.max_running:
+            return False
+        if service.limits is not None and not service.limits.has_room(principal.name, job.tenant):
+            return False
+        return not self._pending_commits.unwritable or not self.set_aside.concerns(job)
+
+    def _begin(self, job: Job, worker: Worker, now: float) -> bool:
+        """Start a job that is in no queue. Returns whether the worker has room for more."""
+        self.for_knowing.remove(job)
+        if job.state is not WAITING:
+            move_job(job, WAITING)
+        return self.give(job, worker, now)
 
     def idle(self, worker: Worker, now: float) -> bool:
         """Free the slots of ended attempts. False: there was none."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.core.job_extras import JobExtras
-from dragoman.core.model import Job, JobId
+from dragoman.core.model import Job, JobId, WorkerId
 
+NOBODY: Final = WorkerId(0)  # no worker has this number
 NO_CHILDREN: Final[dict[JobId, Job]] = {}
 
 
@@ -22,6 +23,8 @@ class ExtrasIndex:
     def add(self, job: Job, extras: JobExtras) -> None:
         """Give a registered job its extras."""
         job.extras = extras
+        if extras.needs and not job.tried:
+            job.tried = (NOBODY,)  # some worker has refused it: `WorkerRegistry.pick` looks at all of them
         self.count += 1
         parent = extras.parent
         if parent is not None:

@@ -28,6 +28,10 @@ def extras_text(extras: JobExtras) -> str:
     if extras.group is not None:
         facts["group"] = extras.group.hex()
         facts["place"] = extras.place
+    if extras.needs:
+        facts["needs"] = extras.needs
+        facts["refused_by"] = extras.refused_by
+        facts["refusal"] = extras.refusal
     return json.dumps(facts, separators=(",", ":"))
 
 
@@ -51,6 +55,9 @@ def extras_from(facts: dict[str, Any]) -> JobExtras:
         is_ready=_flag_of(facts.pop("is_ready", False)),
         group=_id_of(facts.pop("group", None)),
         place=_number_of(facts.pop("place", 0)),
+        needs=_texts_of(facts.pop("needs", [])),
+        refused_by=_text_of(facts.pop("refused_by", "")),
+        refusal=_text_of(facts.pop("refusal", "")),
     )
     if facts:
         raise ValueError(f"unknown: {', '.join(facts)}")
@@ -82,6 +89,12 @@ def _text_of(value: object) -> str:
     if type(value) is not str:
         raise ValueError(f"{value!r} is not text")
     return value
+
+
+def _texts_of(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list of texts")
+    return tuple([_text_of(each) for each in value])
 
 
 def _flag_of(value: object) -> bool:

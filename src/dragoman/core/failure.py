@@ -7,7 +7,9 @@ if it has made one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dragoman.core.infinity import inf
@@ -15,6 +17,9 @@ from dragoman.core.infinity import inf
 SEPARATOR: Final = "\0"
 DECISION: Final = "\x01"  # precedes the decision about retries
 NEVER: Final = "never"
+WRONG_ARGUMENTS: Final = "dragoman.WrongArguments"  # type of the failure of arguments that do not fit a task
+UNKNOWN: Final = "unknown "  # precedes names of parameters, in JSON: those that are not known, and those that are
+MOST_DECISION: Final = 16_384  # characters of a decision
 MOST_SECONDS: Final = 1e12  # longer delays are written as this one: no broker waits so long
 
 
@@ -26,6 +31,9 @@ class Failure:
     message: str
     traceback: str = ""
     retry_in: float | None = None  # seconds; inf: never retried; None: the worker leaves it to the job's options
+    # The worker has refused the job before it started: parameters that it does not know, and all that it knows (R267).
+    unknown: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
     @property
     def is_permanent(self) -> bool:
@@ -42,32 +50,77 @@ class Failure:
         return len(self.type) + len(self.message) + len(self.traceback) + 2
 
 
-def reported_failure(type: str, message: str, traceback: str, retry_in: float | None = None) -> Failure:
+def reported_failure(
+    type: str,
+    message: str,
+    traceback: str,
+    retry_in: float | None = None,
+    unknown: Sequence[str] = (),
+    known: Sequence[str] = (),
+) -> Failure:
     """Make the failure that a worker reports. Separators are removed from the type and the message, as in
     `pack_failure`, so that a failure that was stored equals one that was not."""
-    return Failure(_type(type), message.replace(SEPARATOR, ""), traceback, retry_in)
+    return Failure(_type(type), message.replace(SEPARATOR, ""), traceback, retry_in, tuple(unknown), tuple(known))
+
+
+def final_failure(failure: Failure) -> Failure:
+    """Return the failure of a job that waits for no other worker: it has ended."""
+    return replace(failure, unknown=(), known=()) if failure.unknown else failure
 
 
 def pack_failure(failure: Failure) -> bytes:
     texts = [_type(failure.type), failure.message.replace(SEPARATOR, ""), failure.traceback]
-    if failure.retry_in is not None:
-        texts.insert(0, DECISION + retry_text(failure.retry_in))
+    decision = decision_text(failure)
+    if decision:
+        texts.insert(0, DECISION + decision)
     return SEPARATOR.join(texts).encode("utf-8", "replace")
 
 
 def unpack_failure(packed: bytes | bytearray) -> Failure | None:
     """Return the failure in these bytes; None if they contain none."""
     text = bytes(packed).decode("utf-8", "replace")
-    retry_in = None
+    retry_in, names = None, NO_NAMES
     if text[:1] == DECISION:
         decision, _, text = text[1:].partition(SEPARATOR)
-        retry_in = read_retry(decision)
+        retry_in, names = read_decision(decision)
     parts = text.split(SEPARATOR, 2)
-    return Failure(parts[0], parts[1], parts[2], retry_in) if len(parts) == 3 else None
+    return Failure(parts[0], parts[1], parts[2], retry_in, *names) if len(parts) == 3 else None
 
 
 def _type(text: str) -> str:
     return text.replace(SEPARATOR, "").lstrip(DECISION)
+
+
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+NO_NAMES: Final[Names] = ((), ())
+
+
+def decision_text(failure: Failure) -> str:
+    """Return the worker's decision about retries: seconds, `never`, or the names of parameters that it does not know
+    and of those that it knows. Empty: it has made none."""
+    if failure.retry_in is None:
+        return ""
+    if failure.unknown:
+        text = UNKNOWN + json.dumps((failure.unknown, failure.known), separators=(",", ":"))
+        return text if len(text) <= MOST_DECISION else NEVER
+    return retry_text(failure.retry_in)
+
+
+def read_decision(text: str) -> tuple[float | None, Names]:
+    """Read the text of `decision_text`: the delay, and the names. A delay of None: it is no decision."""
+    if not text.startswith(UNKNOWN):
+        return read_retry(text), NO_NAMES
+    try:
+        unknown, known = json.loads(text[len(UNKNOWN) :])
+    except (ValueError, TypeError, RecursionError):
+        return None, NO_NAMES
+    if not (_are_names(unknown) and unknown and _are_names(known)):
+        return None, NO_NAMES
+    return inf, (tuple(unknown), tuple(known))
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def retry_text(retry_in: float) -> str:

@@ -38,6 +38,11 @@ class JobExtras:
     is_ready: bool = False  # its predecessors have ended, and its payload is the input
     group: JobId | None = None  # id of its group
     place: int = 0  # its index in the group
+    # Parameters that a worker must know to get the job: the last one that did not has refused it with this message
+    # (R269). Empty: no worker has refused it.
+    needs: tuple[str, ...] = ()
+    refused_by: str = ""
+    refusal: str = ""
 
 
 def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = "") -> JobExtras | None:
@@ -52,6 +57,11 @@ def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = ""
 def with_tenant(extras: JobExtras | None, tenant: str) -> JobExtras:
     """Return the extras with a tenant."""
     return JobExtras(tenant=tenant) if extras is None else replace(extras, tenant=tenant)
+
+
+def without_needs(extras: JobExtras) -> JobExtras:
+    """Return the extras of a job that begins again: no worker has refused it."""
+    return replace(extras, needs=(), refused_by="", refusal="") if extras.needs else extras
 
 
 def is_traceparent(text: str) -> bool:

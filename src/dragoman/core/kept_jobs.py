@@ -20,6 +20,7 @@ from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.job_counting import count_job
+from dragoman.core.job_extras import without_needs
 from dragoman.core.job_keys import JobKeys, holds_key
 from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
@@ -330,6 +331,8 @@ def reset_job(job: Job, service: Service, now: float) -> None:
     job.reason, job.result = "", b""
     job.spent = job.deaths = job.refusals = 0
     job.tried = ()
+    if job.extras is not None:
+        job.extras = without_needs(job.extras)
     job.start_at = 0.0
     job.keep_until = job.queue_due = inf
 

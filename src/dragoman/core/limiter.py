@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dragoman.core.events import SERVICE_LIMITS_DIFFER
 from dragoman.core.infinity import inf
@@ -11,6 +12,7 @@ from dragoman.core.model import Service, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.service_limits import LimitShare, ServiceLimits
 from dragoman.core.shared_state import SharedState
+from dragoman.core.task_parameters import Declaration, ServiceParameters
 
 
 class Limiter:
@@ -47,6 +49,15 @@ class Limiter:
                 limits = self._limits_of(service)
                 limits.declared[worker.id] = values
                 self._apply(service, limits, now)
+
+    def declare_parameters(self, worker: Worker, declared: Mapping[str, dict[str, Any]]) -> None:
+        """Add the parameters that a worker has declared for services that it offers: JSON Schema objects (R267)."""
+        for service in worker.services:
+            schema = declared.get(service.name)
+            if schema is not None:
+                if service.parameters is None:
+                    service.parameters = ServiceParameters()
+                service.parameters.declare(worker.id, Declaration(schema))
 
     def undeclare(self, worker: Worker, service: Service, now: float) -> None:
         """Forget the limits that a worker has declared: it no longer offers the service."""

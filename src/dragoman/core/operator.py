@@ -12,6 +12,7 @@ from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
+from dragoman.core.job_extras import without_needs
 from dragoman.core.job_limits import broker_limit_reached, principal_limit_reached
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.owners import Owner
@@ -95,7 +96,7 @@ class Operator:
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             if job.extras is not None:
-                self._job_registry.with_extras.add(again, job.extras)
+                self._job_registry.with_extras.add(again, without_needs(job.extras))
             self._job_registry.groups.enter(again)
             if job.key is not None:
                 again.key, again.digest = job.key, job.digest
@@ -122,7 +123,7 @@ class Operator:
         registry.links.reopened(job.id)
         registry.groups.reopened(job)
         enter_job(registry, job)
-        registry.pending_commits.save(job)
+        registry.pending_commits.save(job, rewrites=job.extras is not None)
         self._counters.released += 1
         self._dispatch.queue(job, now)
         return True

@@ -23,6 +23,7 @@ class WorkerProfile:
     may_decline: bool = False
     pulls: bool = False  # R131: it gets only as many jobs as it requests; other workers always request
     capacity: int = 1
+    is_broker: bool = False  # it stands for the workers of another broker, whose declarations are not known here
     stuck_timeout: float = 3_600.0  # seconds after which a stuck worker is removed (R36)
     detach_timeout: float = 60.0  # seconds after which a detached worker without a lease is removed (R64)
     can_resume: bool = False  # it can name an attempt that it was sent before the broker restarted (R107)
@@ -58,6 +59,7 @@ class JobOptions:
     keep: float | None = None  # R136: seconds for which its outcome is kept; None: the policy's; inf: until deleted
     streams: bool = False  # send parts of the result to the caller as they arrive; else they are joined with it
     is_limited: bool = True  # limits count it; not so a job that another broker of the cluster counts
+    parameters: tuple[str, ...] = ()  # R268: those of its task, as its caller knows it; empty: the caller does not say
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:
@@ -70,4 +72,6 @@ def options_from(values: dict[str, Any]) -> JobOptions:
     """Make options from values as JSON has them."""
     if "unique" in values:
         values = {**values, "unique": Unique(values["unique"])}
+    if "parameters" in values:
+        values = {**values, "parameters": tuple(values["parameters"])}
     return JobOptions(**values)

@@ -110,6 +110,12 @@ class WithRareFacts(Queued):
         return "" if rare is None or rare.extras is None else rare.extras.tenant
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """Parameters that a worker must know to get it, among its extras; empty: it goes to any worker (R269)."""
+        rare = self._rare
+        return () if rare is None or rare.extras is None else rare.extras.needs
+
+    @property
     def failure(self) -> Failure | None:
         """The worker's error, if the worker's dialect can report one."""
         return None if self._rare is None else self._rare.failure

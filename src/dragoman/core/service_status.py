@@ -7,6 +7,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.job_sample import JobSample
 from dragoman.core.service_limits import ServiceLimits
 from dragoman.core.states import DONE, Outcome
+from dragoman.core.task_parameters import ServiceParameters
 
 
 class JobTotals:
@@ -25,13 +26,14 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "closed", "delayed", "dependent", "done", "is_partitioned", "jobs", "limits", "paused", "paused_at",
-        "paused_by", "ran", "sample", "slow_run", "totals", "undone", "waited",
+        "bytes", "closed", "delayed", "dependent", "done", "is_partitioned", "jobs", "limits", "parameters", "paused",
+        "paused_at", "paused_by", "ran", "sample", "slow_run", "totals", "undone", "waited",
     )
     # fmt: on
 
     def __init__(self, totals: JobTotals) -> None:
         self.limits: ServiceLimits | None = None  # None: there was never one
+        self.parameters: ServiceParameters | None = None  # None: no worker has declared any
         self.closed = False  # none of its jobs is dispatched now: it is paused, or its limits allow none
         self.paused = False
         self.paused_by = ""

@@ -34,7 +34,7 @@ class SetAsideJobs:
         self._deadlines = state.deadlines
         self._events = state.events
 
-    def _concerns(self, job: Job) -> bool:
+    def concerns(self, job: Job) -> bool:
         """True if the shard of a job cannot be written now."""
         return job.options.durable and self._commits.shard(job.id) in self._commits.unwritable
 
@@ -44,7 +44,7 @@ class SetAsideJobs:
 
     def take(self, job: Job, now: float) -> bool:
         """Set aside a job that is in no queue. False: its shard can be written."""
-        if not self._concerns(job):
+        if not self.concerns(job):
             return False
         self._add(job, now)
         return True
@@ -65,7 +65,7 @@ class SetAsideJobs:
         queue = service.queue
         for _ in range(AT_ONCE):
             job = queue.head() if queue.length else None
-            if job is None or not self._concerns(job):
+            if job is None or not self.concerns(job):
                 return True
             queue.take(job)
             self._add(job, now)

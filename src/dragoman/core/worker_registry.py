@@ -95,16 +95,30 @@ class WorkerRegistry:
                 service.held_back.remove(worker)
 
     def pick(self, job: Job, now: float) -> Worker | None:
-        """Return the longest idle worker of the job's service; a worker that has not had this job comes first (R12)."""
+        """Return the longest idle worker of the job's service; a worker that has not had this job comes first (R12). A
+        job that needs parameters goes to workers that have declared them (R269); some worker has had it."""
         service = job.service
         if now >= service.held_back_until:
             end_hold_back(service, now)
         if not job.tried:
             return service.idle.first() or service.held_back.first()
         fallback: Worker | None = None
+        needs = job.needs
         for candidates in (service.idle, service.held_back):
             for worker in candidates:
+                if needs and not worker.profile.is_broker and not declares(worker, service, needs):
+                    continue
                 if worker.id not in job.tried:
                     return worker
                 fallback = fallback or worker
         return fallback
+
+    def has_knowing(self, service: Service, needs: tuple[str, ...]) -> bool:
+        """True if an idle worker of this broker has declared these parameters (R269)."""
+        return any(declares(worker, service, needs) for idle in (service.idle, service.held_back) for worker in idle)
+
+
+def declares(worker: Worker, service: Service, names: tuple[str, ...]) -> bool:
+    """True if the worker has declared these parameters of the service."""
+    declaration = service.parameters.declared.get(worker.id) if service.parameters is not None else None
+    return declaration is not None and declaration.has(names)

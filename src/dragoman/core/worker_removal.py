@@ -46,6 +46,8 @@ class WorkerRemoval:
         for service in worker.services:
             if service.limits is not None:
                 self._limiter.undeclare(worker, service, now)
+            if service.parameters is not None:
+                service.parameters.declared.pop(worker.id, None)
         return held
 
     # ---------------------------------------------------------------- silent workers

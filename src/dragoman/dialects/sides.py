@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -151,6 +151,13 @@ class LimitingSide(WorkerSide, Protocol):
 
     def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
         """Announce limits of services. Call it before the first connection."""
+
+
+class DeclaringSide(WorkerSide, Protocol):
+    """A worker's side on a wire that carries the parameters of services."""
+
+    def declare_parameters(self, parameters: Mapping[str, dict[str, Any]]) -> None:
+        """Announce the parameters of services, as JSON Schema objects. Call it before the first connection."""
 
 
 def response_too_large(answer: TooLarge) -> Malformed:

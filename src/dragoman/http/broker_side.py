@@ -110,6 +110,7 @@ class HttpBrokerSide(TimedRecipient):
         origin: str,
         now: float,
         limits: Mapping[str, LimitValues] | None = None,
+        parameters: Mapping[str, dict[str, Any]] | None = None,
     ) -> RemoteHttpWorker | None:
         """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
         remote = RemoteHttpWorker(self._broker.entropy.token().hex())
@@ -123,6 +124,8 @@ class HttpBrokerSide(TimedRecipient):
         self.shares.enter(remote.holder)
         if limits:
             self._broker.limiter.declare(worker, limits, now)
+        if parameters:
+            self._broker.limiter.declare_parameters(worker, parameters)
         self._runner.request_iteration()
         return remote
 

@@ -23,6 +23,7 @@ from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
 from dragoman.core.recording import record_heartbeat
 from dragoman.core.rights import WORK
+from dragoman.core.task_parameters import MOST_NAME, MOST_PARAMETERS, MOST_SCHEMA, read_declaration
 from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
@@ -40,6 +41,7 @@ MOST_HELD = 1000  # jobs at once
 BEING_READ = "jobs of the last run are still being read, and this may be one of them; retry in a second"
 
 WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The worker's id, from the response to its joining.")]
+ParameterName = Annotated[str, Meta(max_length=MOST_NAME)]
 TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
 
 
@@ -61,6 +63,13 @@ class JoinRequest(OperationRequest):
     name: Annotated[str, Meta(max_length=MOST_NAME_BYTES, description="Name, for people.")] = ""
     lease: Annotated[float, Meta(ge=1, description="Seconds of silence after which it counts as dead.")] | None = None
     limits: Annotated[dict[str, WorkerLimits] | None, Meta(description="Limits of services, by name.")] = None
+    parameters: Annotated[
+        dict[str, dict[str, Any]] | None,
+        Meta(
+            description="Parameters of services that are tasks, by name: a JSON Schema object with `properties` for "
+            f"each, at most {MOST_SCHEMA} bytes. The worker may then refuse jobs with `unknown_parameters`."
+        ),
+    ] = None
 
 
 class JoinedView(View):
@@ -101,6 +110,18 @@ class WorkerFailure(OperationRequest):
             "of the job decide."
         ),
     ] = None
+    unknown_parameters: Annotated[
+        tuple[ParameterName, ...],
+        Meta(
+            max_length=MOST_PARAMETERS,
+            description="Names in the arguments that are no parameters of the task. The job has not begun: it waits "
+            "for a worker that knows them, if there is reason to expect one. Send `retry_in` `never`, too.",
+        ),
+    ] = ()
+    known_parameters: Annotated[
+        tuple[ParameterName, ...],
+        Meta(max_length=MOST_PARAMETERS, description="All parameters of the task, if some are unknown."),
+    ] = ()
 
 
 SECRET = Header(
@@ -133,8 +154,9 @@ async def join(context: AppContext, request: Request) -> Response:
         context.broker.refused_rights.note(owner.principal, WORK, parsed.services, session.dialect)
         _refuse("forbidden", forbidden)
     limits = {name: _limits(each) for name, each in (parsed.limits or {}).items()}
+    parameters = {name: _parameters(each) for name, each in (parsed.parameters or {}).items()}
     origin, now = _address(request), context.now()
-    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, origin, now, limits)
+    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, origin, now, limits, parameters)
     if remote is None:
         _refuse("busy", f"{context.broker.policy.max_services} services are known, the maximum (max_services)")
     id = remote.worker.id
@@ -151,6 +173,13 @@ def _limits(declared: WorkerLimits) -> LimitValues:
     except ValueError as error:
         _refuse("invalid", str(error))
     return LimitValues(declared.max_running, declared.max_running_per_tenant, rate if rate and rate.count else None)
+
+
+def _parameters(declared: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return read_declaration(declared).schema
+    except ValueError as error:
+        _refuse("invalid", str(error))
 
 
 async def next_job(context: AppContext, request: Request) -> Response:
@@ -341,7 +370,9 @@ def _failure(body: Payload, request: Request) -> tuple[str, Failure | None]:
     except msgspec.DecodeError as error:
         raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
     retry_in = inf if parsed.retry_in == NEVER else parsed.retry_in
-    failure = reported_failure(parsed.type, parsed.message, parsed.detail, retry_in)
+    unknown = parsed.unknown_parameters if retry_in == inf else ()
+    known = parsed.known_parameters if unknown else ()
+    failure = reported_failure(parsed.type, parsed.message, parsed.detail, retry_in, unknown, known)
     return failure.sentence, failure
 
 

@@ -40,6 +40,7 @@ OPTIONS: Final = (
     "retry_first",
     "retry_cap",
     "retry_jitter",
+    "parameters",
 )
 EXTRAS: Final = ("tenant", "parent", "traceparent")
 OTHER_JOBS: Final = (

@@ -133,6 +133,15 @@ Jitter = Annotated[
         "setting.",
     ),
 ]
+Parameters = Annotated[
+    tuple[Annotated[str, Meta(max_length=256)], ...],
+    Meta(
+        max_length=256,
+        description="Names of all parameters of the task, as the caller knows it. A worker that does not know a "
+        "parameter of the job refuses it; the job then waits for a worker of a newer version, if these are newer than "
+        "those of the worker. Python tasks set it by themselves.",
+    ),
+]
 Parent = Annotated[
     str,
     Meta(

@@ -23,6 +23,7 @@ from dragoman.operations.schemas import (
     Moment,
     OperationRequest,
     OutcomeName,
+    Parameters,
     Parent,
     Priority,
     RequestId,
@@ -71,6 +72,7 @@ class BatchJob(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=T
     tenant: Tenant | UnsetType | None = UNSET
     parent: Parent | UnsetType | None = UNSET
     traceparent: Traceparent | UnsetType | None = UNSET
+    parameters: Parameters | UnsetType = UNSET
     after: Annotated[tuple[JobIdText | PLACE, ...], Meta(max_length=MOST_PREDECESSORS)] = ()
     after_failure: AfterFailure = "cancel"
     input: Input = "payload"
@@ -93,6 +95,7 @@ class EnqueueManyRequest(OperationRequest):
     tenant: Tenant | None = None
     parent: Parent | None = None
     traceparent: Traceparent | None = None
+    parameters: Parameters = ()
     group: Annotated[bool, Meta(description="Make the jobs a group.")] = False
     group_id: Annotated[
         GroupId | None,

@@ -64,6 +64,7 @@ def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.
         request.retry_jitter,
         request.unique if isinstance(request, EnqueueRequest) else "kept",
         inf if request.keep == "forever" else request.keep,
+        request.parameters if isinstance(request, EnqueueRequest) else (),
     )
 
 
@@ -78,6 +79,7 @@ def job_options_for(
     retry_jitter: float | None,
     unique: str,
     keep: float | None,
+    parameters: tuple[str, ...] = (),
 ) -> JobOptions:
     """Return the options of a background job, which waits for a worker without limit. Equal options are one object."""
     return JobOptions(
@@ -92,4 +94,5 @@ def job_options_for(
         retry_jitter=retry_jitter,
         unique=Unique(unique),
         keep=keep,
+        parameters=parameters,
     )

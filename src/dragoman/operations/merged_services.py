@@ -44,6 +44,7 @@ def merge_service(request: Any, parts: Parts, now: float) -> ServiceView:
         dialects=sorted({dialect for each in views for dialect in each.dialects}),
         need=service_need(waiting, oldest, workers, paused is not None, done or 0.0, undone or 0.0),
         limits=next((each for each in limited if each.reached is not None), limited[0] if limited else None),
+        parameters=next((each.parameters for each in views if each.parameters is not None), None),
         brokers=sorted(name for name, each in parts.items() if _has_part(each)),
     )
 

@@ -4,7 +4,7 @@ Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, field
 
@@ -38,6 +38,7 @@ from dragoman.operations.field_types import Keep as Keep
 from dragoman.operations.field_types import Key as Key
 from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
+from dragoman.operations.field_types import Parameters as Parameters
 from dragoman.operations.field_types import Parent as Parent
 from dragoman.operations.field_types import ParentShown as ParentShown
 from dragoman.operations.field_types import PayloadKind as PayloadKind
@@ -89,6 +90,7 @@ class EnqueueRequest(OperationRequest):
     tenant: Tenant | None = None
     parent: Parent | None = None
     traceparent: Traceparent | None = None
+    parameters: Parameters = ()
     after: After = ()
     after_failure: AfterFailure = "cancel"
     input: Input = "payload"
@@ -309,6 +311,13 @@ class ServiceView(View):
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
     need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
     limits: Annotated[LimitsView | None, Meta(description="Its limits; null if it has none.")] = None
+    parameters: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="Parameters that its workers have declared, as a JSON Schema object; where they differ, those "
+            "of the latest worker. Null in lists, and if there are none."
+        ),
+    ] = None
     brokers: RowBrokers = UNSET
     unanswered: Unanswered = UNSET
 

@@ -128,4 +128,6 @@ def service_view(
     rows = ServiceRows(rates, offset, others)
     for worker in workers:
         rows.count(worker)
-    return rows.view(service, now)
+    view = rows.view(service, now)
+    view.parameters = service.parameters.union() if service.parameters is not None else None
+    return view

@@ -140,6 +140,8 @@ def _set_aside_reason(problem: str | None) -> Explanation:
 
 
 def _delay_reason(job: Job, now: float) -> Explanation:
+    if job.needs:
+        return Explanation("declined", _needs(job))
     delay = _seconds(max(0.0, job.start_at - now))
     if job.history:
         return Explanation("retry", f"Retry in {delay}: {_last_attempt(job)}.")
@@ -147,6 +149,15 @@ def _delay_reason(job: Job, now: float) -> Explanation:
         offered = f"It is offered to workers again in {delay}: those that it was offered to declined it."
         return Explanation("declined", offered)
     return Explanation("delayed", f"It may start in {delay}: it was submitted with a delay.")
+
+
+def _needs(job: Job) -> str:
+    """Return the reason of a job that waits for a worker that knows its parameters."""
+    extras = job.extras
+    assert extras is not None
+    names = ", ".join(repr(each) for each in job.needs)
+    what = f"the parameter {names}" if len(job.needs) == 1 else f"the parameters {names}"
+    return f"Worker {extras.refused_by} does not know {what}; it waits for a newer one."
 
 
 def _dependent_reason(job: Job, broker: Broker, principal: Principal) -> Explanation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b, shake_256
-from typing import Final
+from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.failure import Failure
@@ -49,9 +49,12 @@ class HiddenPayloads:
     def text(self, text: str) -> str:
         return text if self._key is None else hide_text(text, self)
 
-    def failure(self, failure: Failure | None) -> tuple[str, str, str] | None:
-        """Return type, message and traceback; the type stays."""
-        return None if failure is None else (failure.type, self.text(failure.message), self.text(failure.traceback))
+    def failure(self, failure: Failure | None) -> tuple[Any, ...] | None:
+        """Return the fields of a failure: its message and its traceback are replaced, all else stays."""
+        if failure is None:
+            return None
+        texts = self.text(failure.message), self.text(failure.traceback)
+        return failure.type, *texts, failure.retry_in, failure.unknown, failure.known
 
     def stored_digest(self, original: bytes) -> bytes:
         """Return the digest of a stored payload as it is recorded."""

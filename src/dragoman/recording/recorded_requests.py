@@ -82,12 +82,13 @@ class RecordedHttpSide:
         origin: str,
         now: float,
         limits: Mapping[str, LimitValues] | None = None,
+        parameters: Mapping[str, dict[str, Any]] | None = None,
     ) -> RemoteHttpWorker | None:
-        declared = write_limits(limits or {})
-        self._add("join", name, list(services), capacity, lease, owner_facts(owner), origin, now, declared)
+        declared, known = write_limits(limits or {}), dict(parameters or {})
+        self._add("join", name, list(services), capacity, lease, owner_facts(owner), origin, now, declared, known)
         self._items.hides_tokens = True  # with this token the worker proves who it is; the broker decides nothing by it
         try:
-            return self._side.join(name, services, capacity, lease, owner, origin, now, limits)
+            return self._side.join(name, services, capacity, lease, owner, origin, now, limits, parameters)
         finally:
             self._items.hides_tokens = False
 

@@ -109,9 +109,12 @@ class ReplayedRequests:
         origin: str,
         now: float,
         limits: dict[str, Any],
+        parameters: dict[str, Any],
     ) -> None:
         declared = read_limits(limits)
-        remote = self._side.join(name, services, capacity, lease, owner_of(self._broker, owner), origin, now, declared)
+        remote = self._side.join(
+            name, services, capacity, lease, owner_of(self._broker, owner), origin, now, declared, parameters
+        )
         if remote is not None:
             self._remotes[remote.worker.id] = remote
 

@@ -54,6 +54,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
+        parameters: Sequence[str] = (),
         after: JobNames = (),
         after_failure: Literal["cancel", "run"] = "cancel",
         input: Literal["payload", "result", "results"] = "payload",
@@ -89,6 +90,9 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
           ignored. [0 to 255 characters]
+        - `parameters`: Names of all parameters of the task, as the caller knows it. A worker that does not know a
+          parameter of the job refuses it; the job then waits for a worker of a newer version, if these are newer than
+          those of the worker. Python tasks set it by themselves. [0 to 256 entries; default: none]
         - `after`: Ids of jobs or groups. The job starts when all of them are done; if one ends otherwise, it is
           cancelled. [0 to 1000 entries; default: none]
         - `after_failure`: If a job in `after` ends otherwise than done: cancel this job, or run it when all have ended.
@@ -117,6 +121,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     tenant=tenant,
                     parent=parent,
                     traceparent=traceparent,
+                    parameters=tuple(parameters),
                     after=ids_of(after),
                     after_failure=after_failure,
                     input=input,
@@ -143,6 +148,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
+        parameters: Sequence[str] = (),
     ) -> list[str]:
         """Enqueue a background job for each payload, in one commit.
 
@@ -168,6 +174,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
             tenant=tenant,
             parent=parent,
             traceparent=traceparent,
+            parameters=tuple(parameters),
         )
         return await self._follow(batch_steps.enqueue_many(request, self._packed(payloads, codec)))
 
@@ -189,6 +196,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
+        parameters: Sequence[str] = (),
     ) -> str:
         """Enqueue a background job for each payload, in one commit, as a group.
 
@@ -214,6 +222,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
             tenant=tenant,
             parent=parent,
             traceparent=traceparent,
+            parameters=tuple(parameters),
         )
         return await self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
 

@@ -12,6 +12,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import (
     MAX_PAYLOAD,
     NOTHING_SAID,
+    DeclaringSide,
     Failure,
     JobInfo,
     KeepingSide,
@@ -50,6 +51,8 @@ class DiallingWorker:
             cast(KeepingSide, self._side).keep_jobs(self._go_elsewhere)
         if target.limits:
             cast(LimitingSide, self._side).declare_limits(target.limits)
+        if target.parameters:
+            cast(DeclaringSide, self._side).declare_parameters(target.parameters)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._round = Round(Candidates(target, "worker"))

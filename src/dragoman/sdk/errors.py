@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from dragoman.dialects.sides import Failure, Outcome
@@ -77,7 +78,16 @@ class PermanentFailure(DragomanError):
 
 
 class WrongArguments(PermanentFailure, ValueError):
-    """The arguments of a job do not fit the parameters of its task."""
+    """The arguments of a job do not fit the parameters of its task.
+
+    `unknown`: names among them that are no parameters, and `known`: all parameters, if a worker found that. A
+    background job may then wait for a worker that knows them.
+    """
+
+    def __init__(self, *args: object, unknown: Sequence[str] = (), known: Sequence[str] = ()) -> None:
+        super().__init__(*args)
+        self.unknown = tuple(unknown)
+        self.known = tuple(known)
 
 
 class JobTimeout(JobError, TimeoutError):

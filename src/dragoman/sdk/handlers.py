@@ -12,6 +12,7 @@ from math import inf
 from types import TracebackType
 from typing import Any, Final
 
+from dragoman.core.failure import WRONG_ARGUMENTS
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.sides import MAX_PAYLOAD, Failure
 from dragoman.sdk import hooks
@@ -65,6 +66,7 @@ class Handler:
     origin: object = None  # the object that a child process imports; None: the function
     parts: Parts = "join"  # effect for callers that cannot take parts of a result
     limits: LimitValues = NOTHING_GIVEN  # that the worker declares for the service
+    declares: Callable[[], dict[str, Any]] | None = None  # returns the parameters of a task as a JSON Schema object
 
     @property
     def wants_context(self) -> bool:
@@ -112,7 +114,8 @@ class Handler:
         try:
             return self.codec.decode(payload)
         except WrongArguments as error:
-            raise HandlerFailed(Failure("dragoman.WrongArguments", _message(error), retry_in=inf), error) from None
+            failure = Failure(WRONG_ARGUMENTS, _message(error), retry_in=inf, unknown=error.unknown, known=error.known)
+            raise HandlerFailed(failure, error) from None
         except BaseException as error:  # as in `_perform`: code of a payload or a result may raise SystemExit
             message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
             raise HandlerFailed(Failure("ValueError", message), error) from None

@@ -128,7 +128,9 @@ class HttpWorker:
 
     async def _join(self) -> Membership:
         options = self._target.options
-        request = write_join(self._target.services, self._concurrency, options.lease, self._target.limits)
+        request = write_join(
+            self._target.services, self._concurrency, options.lease, self._target.limits, self._target.parameters
+        )
         response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
         if response.is_done:
             return _parsed(lambda: read_join(response))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from os import PathLike
 
@@ -75,6 +76,7 @@ class EnqueueOptions(TypedDict, total=False):
     after: JobNames
     after_failure: Literal["cancel", "run"]
     input: Literal["payload", "result", "results"]
+    parameters: Sequence[str]
     group: str | None
 
 

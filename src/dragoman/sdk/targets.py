@@ -62,6 +62,7 @@ class Target:
     services: tuple[str, ...] = ()
     requires_parts: tuple[str, ...] = ()  # those of a worker's services whose callers must take parts
     limits: Mapping[str, LimitValues] = field(default_factory=dict)  # that a worker declares, by service
+    parameters: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # of its services, as JSON Schema objects
     others: tuple[Target, ...] = ()
 
     @property

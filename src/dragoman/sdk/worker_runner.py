@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pkgutil import resolve_name
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from dragoman.sdk.address import address_error
 from dragoman.sdk.address_list import first_url, parse_all
@@ -24,6 +25,9 @@ from dragoman.sdk.reload import FileWatcher
 from dragoman.sdk.targets import SPOKEN, Target, worker_target
 
 log = logging.getLogger("dragoman.worker")
+
+MOST_OF_ONE: Final = 8_000  # bytes of JSON about the parameters of one service
+MOST_DECLARED: Final = 24_000  # of all services: they share a message with other facts
 
 
 class WorkerDefinition(Protocol):
@@ -74,7 +78,8 @@ def run(
             f"{next(iter(limits))!r} declares limits, and workers in {target.dialect.name} cannot; use a native URL, "
             "tcp://127.0.0.1:7400, or HTTP, or set them by: dragoman limit",
         )
-    target = replace(target, requires_parts=requiring, limits=limits)
+    parameters = declared_parameters(services) if target.dialect.carries_limits else {}
+    target = replace(target, requires_parts=requiring, limits=limits, parameters=parameters)
     execution = worker.execution
     references: Mapping[str, ObjectReference] = {}
     if execution.threads is None:
@@ -87,6 +92,24 @@ def run(
         return runner.run()
     finally:
         worker._stop = None
+
+
+def declared_parameters(services: Mapping[str, Handler]) -> dict[str, dict[str, Any]]:
+    """Return the parameters of those services that are tasks, as JSON Schema objects. Where there is no room for their
+    types, they have names only."""
+    found: dict[str, dict[str, Any]] = {}
+    room = MOST_DECLARED
+    for name, each in services.items():
+        if each.declares is None:
+            continue
+        schema = each.declares()
+        for attempt in (schema, {"type": "object", "properties": dict.fromkeys(schema["properties"], True)}):
+            size = len(json.dumps({name: attempt}))
+            if size <= min(room, MOST_OF_ONE):
+                found[name] = attempt
+                room -= size
+                break
+    return found
 
 
 def target_of(worker: WorkerDefinition) -> Target:

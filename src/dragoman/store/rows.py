@@ -323,6 +323,9 @@ def _options_of(text: str) -> JobOptions:
         usual = DEFAULTS[name]
         if name == "unique":
             continue  # it is one of the words, or there was an error
+        if name == "parameters":
+            _require(type(value) is list and all(type(each) is str for each in value), name)
+            continue
         if isinstance(usual, bool):
             _require(type(value) is bool, name)
         elif name in COUNTS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
@@ -57,6 +58,7 @@ class TaskSignature:
         self._parameters = parameters
         self._hints = hints
         self._format = format
+        self.names = tuple(each.name for each in parameters)
         self._rules: dict[str, Any] = {}  # of the caller, for each job
         self._positions = tuple(each.name for each in parameters if each.kind in BY_POSITION)
         self._required = frozenset(each.name for each in parameters if _is_required(each))
@@ -199,7 +201,7 @@ class TaskSignature:
         try:
             *values, on, never = astuple(self._decode(payload))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise WrongArguments(self._problem(error)) from None
+            raise self._refusal(payload) or WrongArguments(self._problem(error)) from None
         except Exception as error:  # a type of the user raised it while it was made
             raise WrongArguments(self._problem_of_a_type(error, payload)) from error
         rules = None if on is UNSET and never is UNSET else NamedRules(_names(on), _names(never))
@@ -246,6 +248,23 @@ class TaskSignature:
                 raise WrongArguments(f"argument {name!r} of {self.name}: a result cannot be decoded: {error}") from None
         return merged
 
+    def _refusal(self, payload: Payload) -> WrongArguments | None:
+        """Return the error for arguments with names that are no parameters; None if there are none."""
+        try:
+            given = self._format.decoder(dict[str, Any])(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        unknown = [each for each in given if each not in self.names and not each.startswith("@")]
+        if not unknown:
+            return None
+        known = ", ".join(self.names) or "none"
+        named = f"parameter {unknown[0]!r}" if len(unknown) == 1 else "parameters " + ", ".join(map(repr, unknown))
+        return WrongArguments(f"{self.name} has no {named}; its parameters: {known}", unknown=unknown, known=self.names)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the parameters as a JSON Schema object: their names, types, and defaults as far as JSON has them."""
+        return parameters_schema(self._parameters, self._hints)
+
     def _problem(self, error: Exception) -> str:
         """Return the error of the decoder as a sentence that names the parameter."""
         text = str(error)
@@ -287,6 +306,28 @@ def _sent_type(parameter: Parameter, hints: dict[str, Any]) -> Any:
     if parameter.kind is Parameter.VAR_POSITIONAL:
         return list.__class_getitem__(kind)
     return dict.__class_getitem__((str, kind)) if parameter.kind is Parameter.VAR_KEYWORD else kind
+
+
+def parameters_schema(parameters: Sequence[Parameter], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as a JSON Schema object. A type that has no schema may have any value."""
+    properties: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    for each in parameters:
+        kind = _sent_type(each, dict(hints))
+        try:
+            (schema,), components = msgspec.json.schema_components((kind,), ref_template="#/$defs/{name}")
+        except Exception:  # of a type that only our own encoders know
+            schema, components = {}, {}
+        definitions |= components
+        if each.default is not Parameter.empty:
+            try:
+                schema = {**schema, "default": json.loads(msgspec.json.encode(each.default))}
+            except Exception:  # JSON does not have it
+                schema = dict(schema)
+        properties[each.name] = schema
+    required = [each.name for each in parameters if _is_required(each)]
+    found = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return found | ({"$defs": definitions} if definitions else {})
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class FollowingTask(Generic[P, R]):
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
         """Return a job that is not enqueued yet."""
         payload = self._signature.encode_rest(len(self._sources), args, kwargs)
-        options = enqueue_options(self._options)
+        options = {**enqueue_options(self._options), "parameters": self._signature.names}
         job = NewJob(
             self._signature.name, payload, codec="bytes", **{**options, "after": self._sources, "input": "results"}
         )

@@ -159,7 +159,7 @@ class Task(Generic[P, R]):
             return self.prepare(*args, **kwargs).enqueue()
         client = current_client()
         payload = self._signature.encode(args, kwargs)
-        id = client.enqueue(self.name, payload, codec="bytes", **enqueue_options(self.options))
+        id = client.enqueue(self.name, payload, codec="bytes", **self._enqueue_options())
         return JobHandle(id, self._codec.decode, client)
 
     def enqueue_many(
@@ -185,7 +185,7 @@ class Task(Generic[P, R]):
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
         """Return a job that is not enqueued yet, for `then`, `group`, `chain` and `enqueue_many`."""
         payload = self._signature.encode(args, kwargs)
-        job = NewJob(self.name, payload, codec="bytes", **enqueue_options(self.options))
+        job = NewJob(self.name, payload, codec="bytes", **self._enqueue_options())
         before = [each for each in self.options.get("after", ()) if isinstance(each, Source)]
         return PreparedJob(job, self._codec.decode, before)
 
@@ -283,7 +283,8 @@ class Task(Generic[P, R]):
 
         context = "context" if self._wants_context else ""
         codec = self._worker_codec()
-        return Handler(service, self._perform, codec, context, self._is_async, self, self.parts, self.limits)
+        declares = self._signature.schema
+        return Handler(service, self._perform, codec, context, self._is_async, self, self.parts, self.limits, declares)
 
     @property
     def _wants_context(self) -> bool:
@@ -347,13 +348,16 @@ class Task(Generic[P, R]):
         return [JobHandle(id, self._codec.decode, client) for id in ids]
 
     def _many_options(self) -> Any:
-        options = enqueue_options(self.options)
+        options = self._enqueue_options()
         unusable = next((each for each in ONE_JOB if each in options), None)
         if unusable is not None:
             raise TypeError(
                 f"the option {unusable!r} is about one job; prepare the jobs, and use dragoman.enqueue_many"
             )
         return options
+
+    def _enqueue_options(self) -> Any:
+        return {**enqueue_options(self.options), "parameters": self._signature.names}
 
     def _group(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PreparedGroup[R]:
         return PreparedGroup([self.prepare(value, *args, **kwargs) for value in values])

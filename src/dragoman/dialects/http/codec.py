@@ -197,11 +197,17 @@ class Membership:
 
 
 def write_join(
-    services: Sequence[str], capacity: int, lease: float, limits: Mapping[str, LimitValues] | None = None
+    services: Sequence[str],
+    capacity: int,
+    lease: float,
+    limits: Mapping[str, LimitValues] | None = None,
+    parameters: Mapping[str, dict[str, Any]] | None = None,
 ) -> Request:
     request: dict[str, Any] = {"services": list(services), "capacity": capacity, "lease": lease}
     if limits:
         request["limits"] = {name: given_limits(each) for name, each in limits.items()}
+    if parameters:
+        request["parameters"] = dict(parameters)
     return [b"POST /v1/workers", JSON, json.dumps(request).encode()]
 
 
@@ -267,6 +273,8 @@ def write_failure(member: Membership, attempt: str, failure: Failure, outcome: O
     request: dict[str, Any] = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
     if failure.retry_in is not None:
         request["retry_in"] = NEVER if failure.is_permanent else failure.retry_in
+    if failure.unknown:
+        request |= {"unknown_parameters": failure.unknown, "known_parameters": failure.known}
     ending = b"timed-out" if outcome is Outcome.TIMED_OUT else b"failed"
     line = b"POST /v1/workers/%d/result?outcome=%s" % (member.id, ending)
     return [line, _about(member, attempt) + JSON, json.dumps(request).encode()]

@@ -170,12 +170,18 @@ class NativeBrokerSide(BrokerSide):
             extras: tuple[str, ...] = OF_JOB if hello.extras else ()
             brought = peer.remote.brought if type(peer.remote) is RemoteWorker else ()
             self._welcome(
-                peer, Role.WORKER, retries=hello.retries, extras=extras, limits=bool(hello.limits), running=brought
+                peer,
+                Role.WORKER,
+                retries=hello.retries,
+                extras=extras,
+                limits=bool(hello.limits),
+                running=brought,
+                parameters=hello.parameters is not None,
             )
         else:
             client, resumed = self._clients.enter(peer, hello, now)
-            extras = OF_SUBMIT if hello.extras else ()
-            self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch, extras=extras)
+            understood = OF_SUBMIT if hello.extras else ()
+            self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch, extras=understood)
 
     def _welcome(
         self,
@@ -188,6 +194,7 @@ class NativeBrokerSide(BrokerSide):
         extras: tuple[str, ...] = (),
         limits: bool = False,
         running: tuple[bytes, ...] = (),
+        parameters: bool = False,
     ) -> None:
         options = self._options
         welcome = Welcome(
@@ -202,6 +209,7 @@ class NativeBrokerSide(BrokerSide):
             retries,
             extras,
             limits,
+            parameters,
             running,
         )
         self._io.send(peer, write_welcome(welcome, role))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.native.codec import write_ask
-from dragoman.dialects.native.extras import REQUEST_ID, add_extras, add_field
+from dragoman.dialects.native.extras import PARAMETERS, REQUEST_ID, add_extras, add_field, without_parameters
 from dragoman.dialects.native.messages import MOST_TEXT, Welcome
 from dragoman.dialects.sides import JobExtras
+
+WITH_PARAMETERS: Final = ("enqueue", "enqueue many")  # operations that have the field
+IN_JSON: Final = b'"parameters"'
 
 
 class PendingOperation:
@@ -61,6 +65,8 @@ class ClientOperations:
                 request = operation.request
                 if operation.extras is not None:
                     request = add_extras(request, operation.extras, welcome.extras, MOST_TEXT)
+                if operation.text in WITH_PARAMETERS and PARAMETERS not in welcome.extras and IN_JSON in request:
+                    request = without_parameters(request)
                 if operation.number is not None and REQUEST_ID in welcome.extras:
                     request = add_field(request, REQUEST_ID, operation.number(), MOST_TEXT)
                 yield write_ask(number, operation.text, request, operation.payload)

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.failure import Failure, pack_failure, read_retry, retry_text
+from dragoman.core.failure import MOST_DECISION, Failure, pack_failure, read_decision
 from dragoman.core.infinity import inf
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.job_extras import with_job_extras
 from dragoman.dialects.native.json_fields import (
     count_field,
     names_in,
+    parameters_field,
     read_json,
     seconds_field,
     services_field,
@@ -71,7 +72,6 @@ MAX_CAPACITY: Final = 1024
 RESULT_BYTE: Final = bytes((RESULT,))
 JOB_BYTE: Final = bytes((JOB,))
 TELL_BYTE: Final = bytes((TELL,))
-MOST_RETRY: Final = 32  # bytes
 
 
 # -------------------------------------------------------------------- names
@@ -128,6 +128,7 @@ def read_hello(message: Message) -> Hello:
         extras=about.get("extras") is True,
         parts=tuple(names_in(about.get("parts"))) if is_worker else (),
         limits=read_limits(about.get("limits")) if is_worker else None,
+        parameters=parameters_field(about) if is_worker else None,
     )
 
 
@@ -140,6 +141,8 @@ def write_hello(hello: Hello) -> list[Frame]:
         about["parts"] = list(hello.parts)
     if hello.limits:
         about["limits"] = write_limits(hello.limits)
+    if hello.parameters:
+        about["parameters"] = dict(hello.parameters)
     if hello.running:
         about["running"] = write_running(hello.running)
     if hello.session:
@@ -169,6 +172,7 @@ def read_welcome(message: Message) -> Welcome:
         retries=about.get("retries") is True,
         extras=tuple(names_in(about.get("extras", []))),
         limits=about.get("limits") is True,
+        parameters=about.get("parameters") is True,
         running=read_tokens(about.get("running", "")),
     )
 
@@ -184,7 +188,7 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
         about |= {"window": welcome.window, "resume": welcome.resume, "resumed": welcome.resumed}
         if welcome.epoch:
             about["epoch"] = welcome.epoch
-    about |= {key: True for key in ("retries", "limits") if getattr(welcome, key)}
+    about |= {key: True for key in ("retries", "limits", "parameters") if getattr(welcome, key)}
     if welcome.extras:
         about["extras"] = list(welcome.extras)
     if welcome.running:
@@ -322,18 +326,22 @@ def read_failed(message: Message) -> Failed:
         raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)} are allowed")
     type, text, detail = (_decode(frame[:MOST_TEXT]) for frame in message[1:4])
     is_decided = len(message) > 4
-    retry_in = read_retry(_decode(message[4])) if is_decided and len(message[4]) <= MOST_RETRY else None
+    decision = _decode(message[4]) if is_decided and len(message[4]) <= MOST_DECISION else ""
+    retry_in, (unknown, known) = read_decision(decision)
     if is_decided and retry_in is None:
-        raise Malformed("malformed", 'the last frame of FAILED must be seconds, such as "10", or "never"')
-    return Failed(OUTCOMES[head[1]], read_name(head, 2), type, text, detail, retry_in)
+        raise Malformed(
+            "malformed", 'the last frame of FAILED must be seconds, such as "10", "never", or "unknown […]"'
+        )
+    return Failed(OUTCOMES[head[1]], read_name(head, 2), type, text, detail, retry_in, unknown, known)
 
 
 def write_failed(
-    outcome: Outcome, name: bytes, type: str, message: str, detail: str = "", retry_in: float | None = None
+    outcome: Outcome, name: bytes, type: str, message: str, detail: str = "", decision: str = ""
 ) -> list[Frame]:
+    """`decision`: of a worker, about retries; empty: it has made none."""
     frames: list[Frame] = [bytes((FAILED, OUTCOME_NUMBERS[outcome])) + name]
     frames += [_encode(type), _encode(message), _encode(detail)]
-    return frames if retry_in is None else [*frames, retry_text(retry_in).encode()]
+    return [*frames, decision.encode()] if decision else frames
 
 
 def read_name(head: Frame, start: int = 1) -> bytes:

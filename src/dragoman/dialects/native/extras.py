@@ -17,7 +17,8 @@ PARENT: Final = "parent"
 TRACEPARENT: Final = "traceparent"
 TENANT: Final = "tenant"
 REQUEST_ID: Final = "request_id"
-OF_SUBMIT: Final = (PARENT, TRACEPARENT, TENANT, REQUEST_ID)  # those that this broker understands, as in WELCOME
+PARAMETERS: Final = "parameters"  # of `enqueue` and `enqueue many` only: the caller's parameters of a task (R268)
+OF_SUBMIT: Final = (PARENT, TRACEPARENT, TENANT, REQUEST_ID, PARAMETERS)  # those that are understood, as in WELCOME
 MOST_EXTRAS: Final = 4096  # bytes
 
 
@@ -94,3 +95,10 @@ def _joined(request: bytes, written: bytes, most: int) -> bytes:
     if len(body) + len(written) > most:
         return request
     return written if body in (b"", b"{}") else body[:-1] + b", " + written[1:]
+
+
+def without_parameters(request: bytes) -> bytes:
+    """Return the request of an operation without `parameters`, for a broker that does not understand it."""
+    fields = json.loads(request)
+    fields.pop(PARAMETERS, None)
+    return json.dumps(fields).encode()

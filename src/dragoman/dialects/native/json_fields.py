@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.task_parameters import read_declaration
 from dragoman.dialects.native.messages import MOST_TEXT
 
 
@@ -39,6 +40,19 @@ def services_field(about: dict[str, Any]) -> tuple[str, ...]:
 def names_in(value: Any) -> list[str]:
     """Return a list of texts; an empty one in place of anything else."""
     return value if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
+
+
+def parameters_field(about: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Return the parameters that a worker declares, by service; None if it declares none."""
+    value = about.get("parameters")
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise Malformed("malformed", "parameters must be an object with a JSON Schema object for each service")
+    try:
+        return {name: read_declaration(each).schema for name, each in value.items()}
+    except ValueError as error:
+        raise Malformed("malformed", str(error)) from None
 
 
 def session_field(about: dict[str, Any]) -> str:

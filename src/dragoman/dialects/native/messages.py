@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Any, Final
 
 from dragoman.core.limit_values import LimitValues
 from dragoman.core.states import Outcome
@@ -128,6 +128,7 @@ class Hello:
     extras: bool = False  # it sends or reads extras of jobs
     parts: tuple[str, ...] = ()  # services of a worker whose callers must take parts
     limits: Mapping[str, LimitValues] | None = None  # that a worker declares, by service
+    parameters: Mapping[str, dict[str, Any]] | None = None  # of its services: JSON Schema objects (R267)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class Welcome:
     retries: bool = False  # a worker may decide about retries in FAILED
     extras: tuple[str, ...] = ()  # names of the extras that the broker understands, or sends
     limits: bool = False  # limits that a worker declares hold
+    parameters: bool = False  # a worker may refuse jobs with parameters that it does not know
     running: tuple[bytes, ...] = ()  # tokens of those jobs of `running` in HELLO that run on this connection now
 
 
@@ -185,3 +187,5 @@ class Failed:
     message: str
     detail: str
     retry_in: float | None = None  # from a worker: seconds, inf for never; None: it has not decided
+    unknown: tuple[str, ...] = ()  # from a worker: parameters that it does not know, and those that it knows
+    known: tuple[str, ...] = ()

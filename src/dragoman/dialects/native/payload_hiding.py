@@ -6,6 +6,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import read_decision
 from dragoman.dialects.hidden_fields import Hide, hide_all, hide_batch, hide_json
 from dragoman.dialects.native.extras import OF_SUBMIT, read_extras, write_extras
 from dragoman.dialects.native.messages import (
@@ -27,7 +28,7 @@ ENQUEUE_MANY: Final = b"enqueue many"  # an operation whose payload has many job
 
 
 def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
-    """Replace payloads, results and texts of failures."""
+    """Replace payloads, results and texts of failures. A worker's decision about retries stays: the broker reads it."""
     kind = message[0][0] if message and message[0] else 0
     if kind not in MESSAGE_NAMES:
         return hide_all(message, hide)
@@ -38,6 +39,12 @@ def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
         return hide_all([message[0], hide_json(message[1], hide, operation), *message[2:]], hide, FIRST[ASK])
     if kind == SUBMIT and _has_extras(message):
         return [*message[:2], _readable_extras(message[2], hide), *hide_all(message[3:], hide)]
+    if (
+        kind == FAILED
+        and len(message) > 4
+        and read_decision(bytes(message[4]).decode("utf-8", "replace"))[0] is not None
+    ):
+        return [*hide_all(message[:4], hide, FIRST[FAILED]), *message[4:]]
     return hide_all(message, hide, FIRST.get(kind, len(message)))
 
 

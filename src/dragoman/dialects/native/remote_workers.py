@@ -117,6 +117,8 @@ class RemoteWorkers:
         peer.remote = remote
         if hello.limits:
             self._broker.limiter.declare(worker, hello.limits, now)
+        if hello.parameters:
+            self._broker.limiter.declare_parameters(worker, hello.parameters)
         if hello.running:
             remote.brought = self._claim(worker, hello.running, now)
         self._io.when_settled(peer, partial(self._broker.idle, worker))
@@ -264,7 +266,9 @@ class RemoteWorkers:
             self._broker.attempts.stopped(attempt, now)
             return
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
-        failure = reported_failure(failed.type, failed.message, failed.detail, failed.retry_in)
+        failure = reported_failure(
+            failed.type, failed.message, failed.detail, failed.retry_in, failed.unknown, failed.known
+        )
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
         self._broker.fail(attempt, reason, now, failure, outcome)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import decision_text, final_failure
 from dragoman.core.infinity import inf
 from dragoman.core.limit_values import LimitValues
 from dragoman.core.oversize import over_max_payload
@@ -93,6 +94,9 @@ class WorkerSide:
 
     def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
         self._hello = replace(self._hello, limits=limits)
+
+    def declare_parameters(self, parameters: Mapping[str, dict[str, Any]]) -> None:
+        self._hello = replace(self._hello, parameters=parameters)
 
     def require_parts(self, services: Sequence[str]) -> None:
         """Announce services whose callers must take parts. Call it before the first connection."""
@@ -194,8 +198,10 @@ class WorkerSide:
             self._deliver((job_ref, b"", failure or Failure("", reason), outcome), now)
 
     def _send_failure(self, token: bytes, report: Failure, outcome: Outcome, now: float) -> None:
-        retry_in = report.retry_in if self._welcome.retries else None
-        self._send(write_failed(outcome, token, report.type, report.message, report.traceback, retry_in), now)
+        if report.unknown and not self._welcome.parameters:
+            report = final_failure(report)
+        decision = decision_text(report) if self._welcome.retries else ""
+        self._send(write_failed(outcome, token, report.type, report.message, report.traceback, decision), now)
 
     def returned(self, job_ref: Hashable, now: float) -> None:
         """Report that a job has stopped after RECALL."""
