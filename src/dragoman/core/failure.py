@@ -19,6 +19,7 @@ DECISION: Final = "\x01"  # precedes the decision about retries
 NEVER: Final = "never"
 WRONG_ARGUMENTS: Final = "dragoman.WrongArguments"  # type of the failure of arguments that do not fit a task
 UNKNOWN: Final = "unknown "  # precedes names of parameters, in JSON: those that are not known, and those that are
+MOST_RETRY: Final = 32  # characters of seconds or `never`
 MOST_DECISION: Final = 16_384  # characters of a decision
 MOST_SECONDS: Final = 1e12  # longer delays are written as this one: no broker waits so long
 
@@ -109,7 +110,7 @@ def decision_text(failure: Failure) -> str:
 def read_decision(text: str) -> tuple[float | None, Names]:
     """Read the text of `decision_text`: the delay, and the names. A delay of None: it is no decision."""
     if not text.startswith(UNKNOWN):
-        return read_retry(text), NO_NAMES
+        return (read_retry(text) if len(text) <= MOST_RETRY else None), NO_NAMES
     try:
         unknown, known = json.loads(text[len(UNKNOWN) :])
     except (ValueError, TypeError, RecursionError):

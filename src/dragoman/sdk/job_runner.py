@@ -131,6 +131,9 @@ class RunningJob:
         if failure.retry_in is not None and failure.retry_in != inf:  # its handler raised Retry: no error of the code
             log.info("%s requests another attempt after %g s: %s", self.label, failure.retry_in, reason)
             return
+        if failure.unknown:
+            log.warning("%s refused, because this worker may be older than its caller: %s", self.label, reason)
+            return
         detail = f"\n{failure.traceback}" if failure.traceback else ""
         log.error("%s failed: %s%s", self.label, reason, detail)
 

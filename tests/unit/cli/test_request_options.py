@@ -26,7 +26,7 @@ OTHERWISE |= {("group results", "wait"), ("group results", "start")}
 OTHERWISE |= {("find job", "service"), ("find job", "key")}  # they name the job, as its id does otherwise
 OTHERWISE |= {("ladder", "format"), ("worker ladder", "format")}  # the name of the file that is saved selects it
 # Fields that are no option: a payload is an argument, and the rest is left to clients and HTTP.
-LEFT_OUT = {"payload", "payload_base64", "not_before", "after", "states", "request_id"}
+LEFT_OUT = {"payload", "payload_base64", "not_before", "after", "states", "request_id", "parameters"}
 LEFT_OUT |= {"lease", "id", "all"}  # of acts on many jobs: commands set them, and --all chooses such an act
 
 

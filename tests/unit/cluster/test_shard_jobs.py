@@ -7,6 +7,8 @@ import pytest
 
 from dragoman.cluster.shard_rows import Batch
 from dragoman.core.eviction import UNKNOWN_FATE
+from dragoman.core.failure import Failure
+from dragoman.core.infinity import inf
 from dragoman.core.model import JobId
 from dragoman.core.states import DONE, JobState
 from dragoman.server.store_access import MOVED
@@ -446,3 +448,35 @@ def _fault(world: ShardWorld, name: str, frozen: dict[str, tuple[ShardNode, floa
         world.heal(name)
     else:
         world.cut(name)
+
+
+def test_job_that_another_brokers_worker_refuses_waits_at_its_owner_for_a_worker_that_knows() -> None:
+    """R269: the owner of the job decides, whichever broker the worker is connected to. A broker gives such a job to
+    workers of its own that have declared the parameters, or answers busy."""
+    world = world_with_workers("a", "b", "c")
+    id = enqueue(world, b"job", parameters=("a", "x"))
+    owner = owner_of(world, id)
+    other, third = (each for each in world.all_nodes if each is not owner)
+
+    def declare(node: ShardNode, *names: str) -> None:
+        node.broker.limiter.declare_parameters(node.worker("s"), {"s": {"properties": {each: {} for each in names}}})
+
+    declare(other, "a")
+    world.run(1.0)
+    (attempt,) = other.local.sent
+    refusal = Failure("dragoman.WrongArguments", "s has no parameter 'x'", "", inf, ("x",), ("a",))
+    other.broker.fail(attempt, refusal.sentence, world.now, refusal)
+    other.local.sent.clear()
+    world.run(10.0)
+    job = world.find(id)
+    assert job is not None
+    assert (job.needs, job.spent, job.outcome, other.local.sent) == (("x",), 0, None, [])
+    declare(third, "a", "x")
+    world.run(30.0)
+    assert not other.local.sent
+    (attempt,) = third.local.sent
+    third.finish(attempt, b"JOB")
+    world.run(1.0)
+    job = world.find(id)
+    assert job is not None
+    assert (job.outcome, bytes(job.result), job.spent) == (DONE, b"JOB", 0)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from case_tables import check_every_row
 from dragoman.core.availability import Availability
 from dragoman.core.broker import Broker
+from dragoman.core.failure import Failure
+from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.limit_values import LimitValues, Rate
 from dragoman.core.limiter import Limiter
@@ -29,6 +31,7 @@ from .world import NOBODY, VERBS, VERBS_OF, Caller, CheckedBroker, attempt_of
 NOW = 100.0
 SOON = 105.0
 FAR = 1e7
+REFUSAL = Failure("", "", retry_in=inf, unknown=("x",))
 
 
 @dataclass
@@ -339,6 +342,8 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "declare": lambda s: (
         s.broker.limiter.declare(s.worker, {"s": LimitValues(1, 1, Rate(1))}, SOON) if s.worker else None
     ),
+    "declare_parameters": lambda s: s.broker.limiter.declare_parameters(s.worker, {"s": {"properties": {"x": {}}}}),
+    "refused": lambda s: s.broker.attempts.refused(s.attempt, REFUSAL, SOON),
     "loaded": lambda s: s.broker.limiter.loaded(SOON),
     "take_input": lambda s: s.broker.dependencies.take_input(s.job, b"own", {}, SOON),
     "tick": lambda s: s.broker.tick(SOON),
@@ -395,6 +400,8 @@ extend_leases  w       w       w        d       d       r       r       r      D
 limits_changed w       w       w        d       d       r       r       r      D     C    F
 set_by_operator w       w       w        d       d       r       r       r      D     C    F
 declare w       w       w        d       d       r       r       r      D     C    F
+declare_parameters w       w       w        d       d       r       r       r      D     C    F
+refused w       w       w        d       d       r       r       r      D     C    F
 loaded w       w       w        d       d       r       r       r      D     C    F
 take_input   w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
@@ -450,6 +457,8 @@ extend_leases  p         p       p
 limits_changed p         p       p
 set_by_operator p         p       p
 declare        p         p       p
+declare_parameters        p         p       p
+refused        p         p       p
 loaded         p         p       p
 take_input     p         p       w
 tick           p         w       p
@@ -505,6 +514,8 @@ extend_leases o       i    b    i    u        r    d        d       d     a     
 limits_changed o       i    b    i    u        r    d        d       d     a         a         a          d          g
 set_by_operator o       i    b    i    u        r    d        d       d     a         a         a          d          g
 declare o       i    b    i    u        r    d        d       d     a         a         a          d          g
+declare_parameters o    i    b    i    u        r    d        d       d     a         a         a          d          g
+refused o       i    b    i    u        r    d        d       d     a         a         a          d          g
 loaded o       i    b    i    u        r    d        d       d     a         a         a          d          g
 take_input  o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
@@ -560,6 +571,8 @@ extend_leases i      a    a
 limits_changed i      a    a
 set_by_operator i      a    a
 declare i      a    a
+declare_parameters i      a    a
+refused i      a    a
 loaded i      a    a
 take_input  i      a    a
 tick        i      a    a

@@ -47,10 +47,21 @@ VERBS_OF = {
         "resize",
         "drain",
     ),
-    "attempts": ("begin", "extend", "limit", "progress", "stopped", "refuse", "reject", "undelivered", "give_back"),
+    "attempts": (
+        "begin",
+        "extend",
+        "limit",
+        "progress",
+        "stopped",
+        "refuse",
+        "reject",
+        "undelivered",
+        "give_back",
+        "refused",
+    ),
     "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
-    "limiter": ("set_by_operator", "declare", "loaded"),
+    "limiter": ("set_by_operator", "declare", "declare_parameters", "loaded"),
     "dependencies": ("take_input",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]

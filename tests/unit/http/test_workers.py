@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,8 @@ def test_worker_that_joins_is_told_who_it_is_and_what_is_expected_of_it(world: W
         {"services": ["s"], "limits": {"s": {"max_running": 0}}},
         {"services": ["s"], "limits": {"s": {"rate": "5/d"}}},
         {"services": ["s"], "limits": {"s": {"colour": "blue"}}},
+        {"services": ["s"], "parameters": {"s": {}}},
+        {"services": ["s"], "parameters": {"s": {"properties": {"x" * 257: {}}}}},
         [],
         "s",
     ],
@@ -265,3 +268,26 @@ def test_limits_that_a_worker_declares_hold_until_it_leaves(world: World) -> Non
     assert shown["authors"] == dict.fromkeys(("max_running", "rate"), "declared by its workers")
     worker.leaves()
     assert world.ask("GET", "/v1/services/s").json()["limits"] is None
+
+
+# ---------------------------------------------------------------- parameters of tasks
+
+
+def test_background_job_with_an_unknown_parameter_waits_for_a_worker_that_has_declared_it(world: World) -> None:
+    """R267 to R269."""
+    known = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    old = Worker(world, parameters={"s": known})
+    assert world.ask("GET", "/v1/services/s").json()["parameters"] == known
+    made = world.ask("POST", "/v1/jobs", params=[("service", "s"), ("parameters", "a"), ("parameters", "x")])
+    id = made.json()["id"]
+    refusal = {"type": "dragoman.WrongArguments", "message": "s has no parameter 'x'", "retry_in": "never"}
+    refusal |= {"unknown_parameters": ["x"], "known_parameters": ["a"]}
+    said = {"params": {"outcome": "failed"}, "headers": {"content-type": "application/json"}}
+    assert old.says("result", token(old.takes()), json.dumps(refusal).encode(), **said).status_code == 204
+    why = world.ask("GET", f"/v1/jobs/{id}/why").json()
+    sentence = f"Worker {old.core.id} ({old.core.name}) does not know the parameter 'x'; it waits for a newer one."
+    assert (why["kind"], why["why"]) == ("declined", sentence)
+    new = Worker(world, parameters={"s": {"properties": {"a": {}, "x": {}}}})
+    assert new.says("result", token(new.takes()), b"done").status_code == 204
+    job = world.ask("GET", f"/v1/jobs/{id}").json()
+    assert (job["outcome"], len(job["attempts"])) == ("done", 1)

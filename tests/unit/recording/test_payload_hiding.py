@@ -136,7 +136,7 @@ def test_equal_payloads_stay_equal_under_one_key_only() -> None:
     assert hider()(SECRET) != hider()(SECRET[:-1] + b"\xfe")
     assert hider()(b"") == b""
     assert hider(None)(SECRET) == SECRET
-    assert hider(None).failure(Failure("A", "b")) == ("A", "b", "")
+    assert hider(None).failure(Failure("A", "b")) == ("A", "b", "", None, (), ())
 
 
 def test_a_stored_payload_that_occurs_again_is_reported_once() -> None:

@@ -330,7 +330,7 @@ def read_failed(message: Message) -> Failed:
     retry_in, (unknown, known) = read_decision(decision)
     if is_decided and retry_in is None:
         raise Malformed(
-            "malformed", 'the last frame of FAILED must be seconds, such as "10", "never", or "unknown […]"'
+            "malformed", 'the last frame of FAILED must be seconds, such as "10", or "never"; or "unknown" with names'
         )
     return Failed(OUTCOMES[head[1]], read_name(head, 2), type, text, detail, retry_in, unknown, known)
 

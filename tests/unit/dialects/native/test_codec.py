@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import retry_text
 from dragoman.core.states import Outcome
 from dragoman.dialects.native import codec
 from dragoman.dialects.native.messages import (
@@ -614,5 +615,5 @@ def test_a_decision_about_a_retry_that_is_no_number_is_refused(decision: bytes) 
 
 @pytest.mark.parametrize(("seconds", "read"), [(0.0, 0.0), (10.0004, 10.0), (1e300, 1e12), (inf, inf)])
 def test_a_decision_about_a_retry_is_read_as_it_was_written(seconds: float, read: float) -> None:
-    frames = codec.write_failed(Outcome.FAILED, bytes(16), "ValueError", "text", "", seconds)
+    frames = codec.write_failed(Outcome.FAILED, bytes(16), "ValueError", "text", "", retry_text(seconds))
     assert codec.read_failed(frames).retry_in == read

@@ -57,7 +57,7 @@ def test_welcome_names_the_extras_for_those_who_know_them() -> None:
     for role, about, expected in (
         (1, {}, None),
         (1, {"extras": "yes"}, None),
-        (1, {"extras": True}, ["parent", "traceparent", "tenant", "request_id"]),
+        (1, {"extras": True}, ["parent", "traceparent", "tenant", "request_id", "parameters"]),
         (2, {"services": ["echo"]}, None),
         (2, {"services": ["echo"], "extras": True}, ["traceparent", "waited", "parts"]),
     ):

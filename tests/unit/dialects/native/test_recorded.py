@@ -51,7 +51,7 @@ class Allowed(NamedTuple):
 RETRIED = "retry/[0-9a-f]{32}"  # the key of a job that was made by `retry`
 JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
-NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialects|need|limits"
+NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialects|need|limits|parameters"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
 NEW_OF_JOBS = (
     "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group|unique|holds_key|keep"

@@ -259,10 +259,10 @@ class World(DialectWorld):
         self.epochs[secret.lower()] = welcome.get("epoch", "")
         return end
 
-    def worker(self, *services: str, capacity: int = 1) -> End:
+    def worker(self, *services: str, capacity: int = 1, **about: object) -> End:
         """Return a worker that has received WELCOME. Jobs that waited for it are not taken."""
         end = self.connect()
-        end.receive(hello(2, {"services": services or ["echo"], "capacity": capacity}))
+        end.receive(hello(2, {"services": services or ["echo"], "capacity": capacity} | about))
         self.run_once()
         (welcome,) = read(end.inbox.pop(0))
         assert welcome[0] == "WELCOME"
