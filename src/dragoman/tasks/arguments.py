@@ -31,6 +31,10 @@ BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 PATH = re.compile(r" - at `\$(?:\.(@?\w+))?([^`]*)`$")
 RETRY_ON: Final = "@retry_on"  # no parameter can have such a name
 NEVER_RETRY_ON: Final = "@never_retry_on"
+MOST_NAMED: Final = 10  # unknown parameters in a sentence
+MOST_UNKNOWN: Final = (
+    256  # unknown parameters, and characters of each, of arguments that may be those of a newer version
+)
 
 
 # Arguments of a job by position and by name, and the rules of its caller; None: those of the task. It is a plain tuple,
@@ -257,9 +261,11 @@ class TaskSignature:
         unknown = [each for each in given if each not in self.names and not each.startswith("@")]
         if not unknown:
             return None
-        known = ", ".join(self.names) or "none"
-        named = f"parameter {unknown[0]!r}" if len(unknown) == 1 else "parameters " + ", ".join(map(repr, unknown))
-        return WrongArguments(f"{self.name} has no {named}; its parameters: {known}", unknown=unknown, known=self.names)
+        named = "parameter " if len(unknown) == 1 else "parameters "
+        named += ", ".join(map(repr, unknown[:MOST_NAMED])) + (", …" if len(unknown) > MOST_NAMED else "")
+        sentence = f"{self.name} has no {named}; its parameters: {', '.join(self.names) or 'none'}"
+        is_large = len(unknown) > MOST_UNKNOWN or any(len(each) > MOST_UNKNOWN for each in unknown)
+        return WrongArguments(sentence) if is_large else WrongArguments(sentence, unknown=unknown, known=self.names)
 
     def schema(self) -> dict[str, Any]:
         """Return the parameters as a JSON Schema object: their names, types, and defaults as far as JSON has them."""

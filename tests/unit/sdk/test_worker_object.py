@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 import dragoman
 from dragoman import Worker
 from dragoman.dialects.sides import Failure, JobInfo
+from dragoman.sdk import handlers
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.context import Context
@@ -23,7 +25,7 @@ from dragoman.sdk.execution import ASYNC_JOBS, ExecutionOptions, cores
 from dragoman.sdk.handlers import HandlerFailed, describe
 from dragoman.sdk.job_runner import one_line
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, load, loading, parse_reference, refer_to
-from dragoman.sdk.worker_runner import target_of
+from dragoman.sdk.worker_runner import declared_parameters, target_of
 
 module_worker = Worker()
 
@@ -488,3 +490,26 @@ def test_limits_are_not_declared_in_a_dialect_that_cannot_carry_them() -> None:
     worker.service("mail", max_running=4)(double)
     with pytest.raises(AddressError, match=r"'mail' declares limits, and workers in pingpong cannot; use a native URL"):
         worker.run()
+
+
+# -------------------------------------------------------------------- parameters
+
+
+def test_worker_declares_the_parameters_of_its_tasks_as_far_as_there_is_room() -> None:
+    """R267: names only where types take too much, and nothing where names do."""
+
+    def handler_of(name: str, parameters: int, types: int) -> handlers.Handler:
+        properties = {f"parameter_{each}": {"description": "x" * types} for each in range(parameters)}
+        return replace(describe(name, print), declares=lambda: {"type": "object", "properties": properties})
+
+    services = {"plain": describe("plain", print)}
+    services |= {
+        name: handler_of(name, *size)
+        for name, size in {"small": (2, 9), "typed": (2, 9_000), "huge": (9_000, 0)}.items()
+    }
+    found = declared_parameters(services)
+    names = {"parameter_0": True, "parameter_1": True}
+    assert list(found) == ["small", "typed"]
+    assert found["typed"] == {"type": "object", "properties": names}
+    many = {f"s{each}": handler_of(f"s{each}", 20, 20) for each in range(100)}
+    assert len(json.dumps(declared_parameters(many))) < 25_000

@@ -158,6 +158,57 @@ def test_wrong_arguments_name_the_parameter(payload: bytes, problem: str) -> Non
         signature(plain).decode(payload)
 
 
+@pytest.mark.parametrize(
+    ("payload", "unknown", "problem"),
+    [
+        (
+            b'{"a":1,"point":{"x":1},"z":1,"y":2}',
+            ("z", "y"),
+            "t has no parameters 'z', 'y'; its parameters: a, point, b",
+        ),
+        (b'{"a":"wrong","z":1}', ("z",), "t has no parameter 'z'; its parameters: a, point, b"),
+        (b'{"a":1,"@later":1,"point":{"x":1}}', (), "t has no parameter '@later'"),
+        (b'{"a":1}', (), "argument 'point' of t is missing"),
+        (b'{"a":1,"point":{"x":1},"%s":1}' % (b"z" * 257), (), "t has no parameter 'zzz"),
+    ],
+)
+def test_worker_finds_all_names_that_are_no_parameters(payload: bytes, unknown: tuple[str, ...], problem: str) -> None:
+    """R267: they may be those of a newer version, of which other arguments may differ, too. Keys with @ are none."""
+    for format in FORMATS:
+        with pytest.raises(WrongArguments, match=r"^" + re.escape(problem)) as refused:
+            signature(plain, format).decode(FORMATS[format].encode(msgspec.json.decode(payload)))
+        assert (refused.value.unknown, refused.value.known) == (unknown, ("a", "point", "b") if unknown else ())
+
+
+ORIGIN = Point(0)
+
+
+def test_parameters_are_declared_as_json_schema() -> None:
+    """R267."""
+
+    def function(a: int, point: Point, /, b: str = "x", *rest: float, c: Point = ORIGIN, d: Any = None) -> None: ...
+
+    found = signature(function).schema()
+    assert found["properties"] == {
+        "a": {"type": "integer"},
+        "point": {"$ref": "#/$defs/Point"},
+        "b": {"type": "string", "default": "x"},
+        "rest": {"type": "array", "items": {"type": "number"}},
+        "c": {"$ref": "#/$defs/Point", "default": {"x": 0, "y": 0}},
+        "d": {"default": None},
+    }
+    assert (found["required"], list(found["$defs"])) == (["a", "point"], ["Point"])
+
+
+SENTINEL = object()
+
+
+def test_type_without_a_schema_and_default_that_is_no_json_are_left_out() -> None:
+    def function(a: Person, b: object = SENTINEL) -> None: ...
+
+    assert signature(function).schema()["properties"] == {"a": {}, "b": {}}
+
+
 def test_bytes_after_the_arguments_are_wrong_in_every_format() -> None:
     """A bug: CBOR ignored them."""
 
