@@ -140,3 +140,30 @@ def test_delete_that_somebody_waits_for_is_committed(tmp_path: Path) -> None:
     setup = setup.restarted()
     assert (setup.broker.jobs, setup.broker.job_registry.kept.forever) == ({}, 0)
     setup.close()
+
+
+def test_job_that_waits_for_a_newer_worker_waits_on_after_restarts(tmp_path: Path) -> None:
+    """R269: what it needs and its caller's parameters are stored, and the day goes on."""
+    setup = Setup(tmp_path)
+    setup.worker()
+    job = setup.enqueue(b"payload", parameters=("a", "x"))
+    setup.settle()
+    assert job.attempt is not None
+    refusal = Failure("dragoman.WrongArguments", "s has no parameter 'x'", "", inf, ("x",), ("a",))
+    setup.broker.fail(job.attempt, refusal.sentence, setup.now, refusal)
+    setup.settle()
+    began = setup.now
+    for _ in range(2):
+        setup = setup.restarted(now=setup.now + 1_000.0)
+        found = setup.broker.jobs[job.id]
+        assert (found.state, found.needs, found.options.parameters) == (JobState.DELAYED, ("x",), ("a", "x"))
+        assert found.extras is not None
+        assert (found.extras.refusal, found.delayed_since) == ("s has no parameter 'x'", began)
+        setup.worker()
+        setup.broker.tick(found.start_at)
+        assert (found.state, found.attempt) == (JobState.DELAYED, None)
+    newer = setup.worker(capacity=2)
+    setup.broker.limiter.declare_parameters(newer, {"s": {"properties": {"a": {}, "x": {}}}})
+    setup.broker.tick(found.start_at)
+    assert setup.given_payloads() == [b"payload"]
+    setup.close()
