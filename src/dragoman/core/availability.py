@@ -143,7 +143,7 @@ class Availability:
         for service in dropped:
             self._dispatch.limiter.undeclare(worker, service, now)
             if service.parameters is not None:
-                service.parameters.declared.pop(worker.id, None)
+                service.parameters.undeclare(worker.id)
         if worker.state is IDLE and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
         return True

@@ -12,7 +12,7 @@ from dragoman.core.model import Service, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.service_limits import LimitShare, ServiceLimits
 from dragoman.core.shared_state import SharedState
-from dragoman.core.task_parameters import Declaration, ServiceParameters
+from dragoman.core.task_parameters import ServiceParameters
 
 
 class Limiter:
@@ -57,7 +57,7 @@ class Limiter:
             if schema is not None:
                 if service.parameters is None:
                     service.parameters = ServiceParameters()
-                service.parameters.declare(worker.id, Declaration(schema))
+                service.parameters.declare(worker.id, schema)
 
     def undeclare(self, worker: Worker, service: Service, now: float) -> None:
         """Forget the limits that a worker has declared: it no longer offers the service."""

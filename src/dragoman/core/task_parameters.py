@@ -15,6 +15,7 @@ from dragoman.core.ids import WorkerId
 MOST_PARAMETERS: Final = 256  # of one service
 MOST_NAME: Final = 256  # characters
 MOST_SCHEMA: Final = 8_192  # bytes of the declaration of one service, as JSON
+MOST_COMPARED: Final = 16  # declarations of one service with which a new one is compared
 MOST_REMEMBERED: Final = 1_000  # names of one service that workers have declared in this run
 PATIENCE: Final = 86_400.0  # seconds for which a job waits for a worker that knows its parameters
 FIRST_DELAY: Final = 1.0  # seconds; then a job waits as long again as it has waited
@@ -23,13 +24,14 @@ LONGEST_DELAY: Final = 60.0
 
 @final
 class Declaration:
-    """Parameters that one worker declares for a service."""
+    """Parameters that workers declare for a service."""
 
-    __slots__ = ("names", "schema")
+    __slots__ = ("names", "schema", "workers")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema  # a JSON Schema object
         self.names: dict[str, Any] = schema["properties"]
+        self.workers = 0  # connected workers that have declared it
 
     def has(self, names: Sequence[str]) -> bool:
         """True if all these parameters are declared."""
@@ -40,33 +42,59 @@ class Declaration:
 class ServiceParameters:
     """Parameters of one service. Made with the first declaration, then kept."""
 
-    __slots__ = ("declared", "remembered")
+    __slots__ = ("_declared", "_versions", "remembered")
 
     def __init__(self) -> None:
-        self.declared: dict[WorkerId, Declaration] = {}  # by workers that are connected
+        self._declared: dict[WorkerId, Declaration] = {}  # by workers that are connected
+        self._versions: list[Declaration] = []  # those that differ; most workers have one of a few
         self.remembered: dict[str, None] = {}  # names that some worker has declared in this run, the latest last
 
-    def declare(self, worker: WorkerId, declaration: Declaration) -> None:
-        self.declared[worker] = declaration
+    def declare(self, worker: WorkerId, schema: dict[str, Any]) -> None:
+        for declaration in self._versions[-MOST_COMPARED:]:
+            if declaration.schema == schema:
+                break
+        else:
+            declaration = Declaration(schema)
+            self._versions.append(declaration)
+        self.undeclare(worker)
+        declaration.workers += 1
+        self._declared[worker] = declaration
         for name in declaration.names:
             self.remembered.pop(name, None)
             self.remembered[name] = None
         while len(self.remembered) > MOST_REMEMBERED:
             del self.remembered[next(iter(self.remembered))]
 
+    def undeclare(self, worker: WorkerId) -> None:
+        """Forget the declaration of a worker that left, or offers the service no more. It may have none."""
+        declaration = self._declared.pop(worker, None)
+        if declaration is not None:
+            declaration.workers -= 1
+            if not declaration.workers:
+                self._versions.remove(declaration)
+
+    def knows(self, worker: WorkerId, names: Sequence[str]) -> bool:
+        """True if the worker has declared these parameters."""
+        declaration = self._declared.get(worker)
+        return declaration is not None and declaration.has(names)
+
+    def is_known(self, names: Sequence[str]) -> bool:
+        """True if some connected worker has declared these parameters."""
+        return any(each.has(names) for each in self._versions)
+
     def union(self) -> dict[str, Any] | None:
-        """Return the declarations of all connected workers as one; where they differ, the latest worker's. None: there
-        are none."""
+        """Return the declarations of all connected workers as one; where they differ, the latest. None: there are
+        none."""
         merged: dict[str, Any] = {}
         properties: dict[str, Any] = {}
-        for each in self.declared.values():
+        for each in self._versions:
             merged |= each.schema
             properties |= each.names
         return {**merged, "properties": properties} if merged else None
 
 
-def read_declaration(value: object) -> Declaration:
-    """Read the declaration of one service. Raises ValueError."""
+def read_declaration(value: object) -> dict[str, Any]:
+    """Check the declaration of one service, as JSON has it, and return it. Raises ValueError."""
     if not isinstance(value, dict) or not isinstance(value.get("properties"), dict):
         raise ValueError("the parameters of a service must be a JSON Schema object with `properties`")
     names: dict[str, Any] = value["properties"]
@@ -80,7 +108,7 @@ def read_declaration(value: object) -> Declaration:
         size = MOST_SCHEMA + 1
     if size > MOST_SCHEMA:
         raise ValueError(f"the parameters of a service have at most {MOST_SCHEMA} bytes as JSON; leave out their types")
-    return Declaration(value)
+    return value
 
 
 def is_newer(caller: Sequence[str], worker: Sequence[str], unknown: str) -> bool:

@@ -104,6 +104,8 @@ class WorkerRegistry:
             return service.idle.first() or service.held_back.first()
         fallback: Worker | None = None
         needs = job.needs
+        if needs and (service.parameters is None or not service.parameters.is_known(needs)):
+            return _first_broker(service)
         for candidates in (service.idle, service.held_back):
             for worker in candidates:
                 if needs and not worker.profile.is_broker and not declares(worker, service, needs):
@@ -118,7 +120,14 @@ class WorkerRegistry:
         return any(declares(worker, service, needs) for idle in (service.idle, service.held_back) for worker in idle)
 
 
+def _first_broker(service: Service) -> Worker | None:
+    """Return the idle worker that stands for another broker, whose declarations are not known here."""
+    for worker in service.held_back:
+        if worker.profile.is_broker:
+            return worker
+    return None
+
+
 def declares(worker: Worker, service: Service, names: tuple[str, ...]) -> bool:
     """True if the worker has declared these parameters of the service."""
-    declaration = service.parameters.declared.get(worker.id) if service.parameters is not None else None
-    return declaration is not None and declaration.has(names)
+    return service.parameters is not None and service.parameters.knows(worker.id, names)

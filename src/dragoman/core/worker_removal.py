@@ -47,7 +47,7 @@ class WorkerRemoval:
             if service.limits is not None:
                 self._limiter.undeclare(worker, service, now)
             if service.parameters is not None:
-                service.parameters.declared.pop(worker.id, None)
+                service.parameters.undeclare(worker.id)
         return held
 
     # ---------------------------------------------------------------- silent workers

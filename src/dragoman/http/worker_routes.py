@@ -177,7 +177,7 @@ def _limits(declared: WorkerLimits) -> LimitValues:
 
 def _parameters(declared: dict[str, Any]) -> dict[str, Any]:
     try:
-        return read_declaration(declared).schema
+        return read_declaration(declared)
     except ValueError as error:
         _refuse("invalid", str(error))
 

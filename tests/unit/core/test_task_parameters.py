@@ -328,15 +328,26 @@ def test_declarations_of_several_workers_are_shown_as_one() -> None:
     found = ServiceParameters()
     for number, kind in enumerate(("integer", "number"), 1):
         schema = {"type": "object", "properties": {"a": {"type": kind}, f"p{number}": {}}}
-        found.declare(WorkerId(number), read_declaration(schema))
+        found.declare(WorkerId(number), schema)
     assert found.union() == {"type": "object", "properties": {"a": {"type": "number"}, "p1": {}, "p2": {}}}
+
+
+def test_workers_of_one_version_share_its_declaration() -> None:
+    """R267: it may have 8 KiB, and there may be thousands of workers."""
+    found = ServiceParameters()
+    for number in range(1, 100):
+        found.declare(WorkerId(number), {"properties": {"old" if number % 2 else "new": {}}})
+    assert (len(found._versions), found.is_known(["new"]), found.is_known(["old", "new"])) == (2, True, False)
+    for number in range(2, 100, 2):
+        found.undeclare(WorkerId(number))
+    assert (len(found._versions), found.is_known(["new"]), found.union()) == (1, False, {"properties": {"old": {}}})
 
 
 def test_remembered_names_are_bounded() -> None:
     """R267: the latest are remembered."""
     found = ServiceParameters()
     for number in range(MOST_REMEMBERED + 5):
-        found.declare(WorkerId(1), read_declaration({"properties": {f"p{number}": {}}}))
+        found.declare(WorkerId(1), {"properties": {f"p{number}": {}}})
     assert (len(found.remembered), next(iter(found.remembered))) == (MOST_REMEMBERED, "p5")
 
 

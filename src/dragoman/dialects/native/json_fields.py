@@ -50,7 +50,7 @@ def parameters_field(about: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
     if not isinstance(value, dict):
         raise Malformed("malformed", "parameters must be an object with a JSON Schema object for each service")
     try:
-        return {name: read_declaration(each).schema for name, each in value.items()}
+        return {name: read_declaration(each) for name, each in value.items()}
     except ValueError as error:
         raise Malformed("malformed", str(error)) from None
 
