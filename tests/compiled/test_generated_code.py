@@ -40,10 +40,12 @@ HOT = {
     "core.idle:IdleList.move_to_end": Slow(),
     "core.idle:IdleList.remove": Slow(),
     "server.runner:Runner._drain_effects": Slow(methods=1, objects=1, attributes=2, names=2),  # diary, strict, raised
-    "server.connections:Connections.arrived": Slow(objects=2, attributes=5),  # clock, wake; failures
+    # clock, wake, and the clock again while undecoded bytes wait for a turn; failures
+    "server.connections:Connections.arrived": Slow(objects=3, attributes=5),
     "server.connections:Connections._receive": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
     "server.connections:Connections.send": Slow(),
-    "server.connections:Connections.write": Slow(objects=1),  # what sessions do at the end of a turn
+    # what sessions do at the end of a turn; the limit of a connection with too many unsent bytes
+    "server.connections:Connections.write": Slow(objects=1, attributes=1),
     "dialects.native.broker_side:NativeBrokerSide.receive": Slow(methods=2, objects=4),  # other messages than jobs
     "dialects.native.broker_side:NativeBrokerSide.execute": Slow(attributes=1),
     "dialects.pingpong.broker_side:PingPongBrokerSide.receive": Slow(attributes=2),  # what is not as it should be

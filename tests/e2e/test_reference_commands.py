@@ -59,7 +59,7 @@ def ends_as_shown(reader: Reader, program: Program, command: str) -> str:
 
 def test_http(reads: Reads) -> None:
     reader = reads("docs/http.md")
-    call, delayed, enqueue, after, batch, many, schedule, events, token, header, services = reader.page.shown
+    call, delayed, enqueue, after, batch, once, many, schedule, events, token, header, services = reader.page.shown
     run(reader, call)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, delayed)
@@ -67,6 +67,10 @@ def test_http(reads: Reads) -> None:
     run(reader, many)
     run(reader, schedule)
     assert reader.dragoman("pause", "resize").ends() == 0  # its events are to be seen from the first on
+    first, again = ID.search(run(reader, once)), ID.search(run(reader, once))
+    assert first is not None
+    assert again is not None
+    assert first[0] == again[0]
     job = ID.search(run(reader, enqueue))
     assert job is not None
     run(reader, after, job[0])

@@ -92,14 +92,15 @@ class Dispatch(RunningLimits):
     # ---------------------------------------------------------------- attempts
 
     def shard_byte(self, job: Job) -> bytes:
-        """Return the last byte of ids and tokens in the shard of a job."""
-        return self.home_bytes.get(job.id) or job.id[-1:]
+        """Return the last byte of tokens in the shard of a job. None of their bytes is zero (`FIRST` of shard_bytes)."""
+        byte = self.home_bytes.get(job.id) or job.id[-1:]
+        return byte.replace(b"\0", b"\xfe")
 
     def give(self, job: Job, worker: Worker, now: float) -> bool:
         """Start an attempt: send the job to the worker. Returns whether the worker has room for more."""
         token = self._entropy.token()
         if self.marks_shards and job.options.durable:
-            token = Token(token[:-1] + self.shard_byte(job).replace(b"\0", b"\xfe"))  # cluster/shard_bytes.py: FIRST
+            token = Token(token[:-1] + self.shard_byte(job))
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)

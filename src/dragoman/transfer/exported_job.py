@@ -75,7 +75,7 @@ class ExportedJob:
 
 
 def _shifted_history(text: str, milliseconds: int) -> str:
-    records = [[*each[:4], *[time + milliseconds for time in each[4:]]] for each in json.loads(text)]
+    records = [[*each[:4], *[time + milliseconds for time in each[4:6]], *each[6:]] for each in json.loads(text)]
     return json.dumps(records, separators=(",", ":"))
 
 
