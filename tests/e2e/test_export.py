@@ -83,13 +83,13 @@ def contents(lines: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str
 
 def without_times(job: dict[str, Any]) -> dict[str, Any]:
     status = {name: value for name, value in job.get("status", {}).items() if name not in TIMES}
-    status["history"] = [each[:4] for each in status.get("history", [])]
+    status["history"] = [each[:4] + each[6:] for each in status.get("history", [])]
     return {name: value for name, value in job.items() if name not in (*TIMES, "status")} | {"status": status}
 
 
 def times(job: dict[str, Any]) -> list[float]:
     status = job.get("status", {})
-    history = [time / 1_000.0 for each in status.get("history", []) for time in each[4:]]
+    history = [time / 1_000.0 for each in status.get("history", []) for time in each[4:6]]
     return [job["created"], *[status[name] for name in TIMES if name in status], *history]
 
 

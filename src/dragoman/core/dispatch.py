@@ -92,7 +92,7 @@ class Dispatch(RunningLimits):
     # ---------------------------------------------------------------- attempts
 
     def shard_byte(self, job: Job) -> bytes:
-        """Return the last byte of tokens in the shard of a job. None of their bytes is zero (`FIRST` of shard_bytes)."""
+        """Return the last byte of tokens in the shard of a job. No byte of a token is zero (`FIRST` of shard_bytes)."""
         byte = self.home_bytes.get(job.id) or job.id[-1:]
         return byte.replace(b"\0", b"\xfe")
 
