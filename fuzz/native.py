@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.failure import retry_text
+from dragoman.core.failure import Failure, decision_text, retry_text
 from dragoman.core.job_extras import JobExtras
 from dragoman.dialects.native import codec, extras
 from dragoman.dialects.native.messages import ACK, Failed, Role
@@ -27,6 +27,12 @@ def _in_milliseconds(failed: Failed) -> Failed:
     return replace(failed, retry_in=float(retry_text(failed.retry_in)))
 
 
+def _decision(failed: Failed) -> str:
+    return decision_text(
+        Failure(failed.type, failed.message, failed.detail, failed.retry_in, failed.unknown, failed.known)
+    )
+
+
 # A reader, and a function that encodes its result; None: the result does not have all of the message.
 READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message] | None]]] = {
     "HELLO": (codec.read_hello, codec.write_hello),
@@ -40,7 +46,9 @@ READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message
     "RESULT": (codec.read_result, lambda names: codec.write_result(names, [b""] * len(names))),
     "FAILED": (
         lambda frames: _in_milliseconds(codec.read_failed(frames)),
-        lambda read: codec.write_failed(read.outcome, read.name, read.type, read.message, read.detail, read.retry_in),
+        lambda read: codec.write_failed(
+            read.outcome, read.name, read.type, read.message, read.detail, _decision(read)
+        ),
     ),
     "PART": (codec.read_report, lambda read: codec.write_report(*read, is_part=True)),
     "number of PART": (lambda frames: codec.read_report_number(frames[0]), None),

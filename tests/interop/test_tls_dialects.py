@@ -117,7 +117,7 @@ def test_a_call_to_a_wrong_port_or_with_a_wrong_certificate_names_the_problem(
         (f"tls://localhost:{http}?{mine}", BrokerUnavailable, "without TLS"),
         (f"tls://localhost:{memodb}?{mine}", WrongDialect, "the application protocol dragoman/1 (ALPN)"),
         (f"memodb+tls://localhost:{native}?{mine}", BrokerUnavailable, "closed the connection after the TLS handshake"),
-        (f"https://localhost:{https}?{ca}", BrokerUnavailable, "it may require another certificate (cert= and key=)"),
+        (f"https://localhost:{https}?{ca}", NotAllowed, "the broker requires a certificate: name one that it accepts"),
         (f"tcp://localhost:{native}", WrongDialect, f"speaks TLS; use native+tls://localhost:{native}"),
         (f"memodb+tcp://localhost:{native}", WrongDialect, f"speaks TLS; use memodb+tls://localhost:{native}"),
         (f"http://localhost:{https}", WrongDialect, f"speaks TLS; use https://localhost:{https}"),

@@ -414,7 +414,10 @@ class WatchedMemoDb(MemoDbBrokerSide):
         super()._give(attempt, now)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        remote: RemoteMemoDbWorker = attempt.worker.remote
+        remote: RemoteMemoDbWorker | None = attempt.worker.remote
+        if remote is None:  # its worker has gone
+            super()._take_back(attempt, now)
+            return
         held, was_known = remote.attempt, remote.id in self._remotes
         super()._take_back(attempt, now)
         if held is attempt and was_known:

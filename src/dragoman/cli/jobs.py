@@ -99,6 +99,6 @@ def _print_counts(url: str | None, service: str | None, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:
-        counts = {name: count for name, count in asdict(view).items() if name != "unanswered"}
+        counts = {name: count for name, count in asdict(view).items() if not name.startswith("unanswered")}
         print_facts(("not done" if name == "undone" else name, count) for name, count in counts.items())
     note_unanswered(view.unanswered, view.unanswered_shards)

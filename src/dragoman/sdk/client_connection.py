@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -96,30 +96,20 @@ class ConnectionOwner(Protocol):
         """Called when the connection is lost."""
 
 
-class _NoSide(ClientSide):
-    """The side of a connection that is not used any more."""
+class _NoSide:
+    """The side of a connection that is not used any more: nothing is sent, and what arrives is dropped. It does not
+    inherit ClientSide, which is compiled."""
 
     patience = inf
     hint = ""
-
-    @property
-    def is_ready(self) -> bool:
-        return False
-
-    def opened(self, now: float) -> None:
-        return
-
-    def lost(self) -> None:
-        return
-
-    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        raise AssertionError("this connection is not used any more")
-
-    def receive(self, message: Message | TooLarge, now: float) -> None:
-        return
+    is_ready = False
 
     def tick(self, now: float) -> float:
         return inf
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that does nothing."""
+        return lambda *_, **__: None
 
 
 class ClientConnection:
@@ -248,7 +238,7 @@ class ClientConnection:
 
     def abandon(self) -> None:
         """Break the reference cycle with the side of the dialect: the owner does not use this connection any more."""
-        self.side = _NoSide()
+        self.side = cast(ClientSide, _NoSide())
 
     async def _dial(self, delay: float) -> None:
         self._may_dial_at_once = False
