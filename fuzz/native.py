@@ -46,9 +46,7 @@ READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message
     "RESULT": (codec.read_result, lambda names: codec.write_result(names, [b""] * len(names))),
     "FAILED": (
         lambda frames: _in_milliseconds(codec.read_failed(frames)),
-        lambda read: codec.write_failed(
-            read.outcome, read.name, read.type, read.message, read.detail, _decision(read)
-        ),
+        lambda read: codec.write_failed(read.outcome, read.name, read.type, read.message, read.detail, _decision(read)),
     ),
     "PART": (codec.read_report, lambda read: codec.write_report(*read, is_part=True)),
     "number of PART": (lambda frames: codec.read_report_number(frames[0]), None),

@@ -31,6 +31,7 @@ from dragoman.operations.repeated_requests import answer_text, purge_id, request
 from dragoman.operations.responders import Responder
 from dragoman.operations.retry_handlers import BulkRetry, RetryHandlers
 from dragoman.operations.schemas import EmptyRequest, OperationError, PurgeRequest, PurgeView
+from dragoman.operations.table import PURGE
 from dragoman.operations.visibility import ALL_SERVICES, signature
 from dragoman.operations.visible_views import visible_job
 
@@ -243,7 +244,7 @@ class BulkHandlers(RetryHandlers):
             responder.answer(view)
             return
         principal, now = responder.owner.principal.name, bulk.ended_at
-        self.broker.job_registry.remembered.accept(asked, principal, 0, now, answer_text(view))
+        self.broker.job_registry.remembered.accept(asked, principal, 0, now, answer_text(PURGE, request, view))
         self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def _refuse_while_draining(self) -> None:

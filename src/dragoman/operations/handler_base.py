@@ -106,15 +106,23 @@ class HandlerBase(DashboardHandlers):
         return tuple({self.broker.job_registry.pending_commits.shard(id): None for id in ids})
 
     def _answer_act(
-        self, request: JobAct | ScheduleAct, view: View, responder: Responder, shards: Sequence[int], now: float
+        self,
+        row: Operation[Any, Any],
+        request: JobAct | ScheduleAct,
+        view: View,
+        responder: Responder,
+        shards: Sequence[int],
+        now: float,
     ) -> None:
         """Answer an act that is carried out once. Its answer is remembered in the first shard, in the same commit."""
         asked, remembered = request_id_of(request.request_id), self.broker.job_registry.remembered
         if asked is None:
             self._answer_when_saved(responder, lambda: view, shards)
             return
-        row = remembered.accept(asked, responder.owner.principal.name, shards[0], now, answer_text(view))
-        undo = partial(remembered.undo, row, asked.number)
+        accepted = remembered.accept(
+            asked, responder.owner.principal.name, shards[0], now, answer_text(row, request, view)
+        )
+        undo = partial(remembered.undo, accepted, asked.number)
         self._answer_when_saved(responder, lambda: view, shards, undo)
 
     def _answer_when_saved(

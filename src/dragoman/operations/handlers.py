@@ -67,7 +67,7 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.seen_links import with_seen_links
-from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, PURGE, RESULT
+from dragoman.operations.table import CANCEL, DELETE, ENQUEUE, OPERATIONS, PURGE, RESULT
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
 from dragoman.operations.visibility import reads_job, sees_service, signature
@@ -165,7 +165,7 @@ class OperationHandlers(EnqueueHandlers):
         found = find_repeated(self.broker, asked, principal, shards[0], now)
         if found is None:
             return False
-        view = remembered_view(row, found)
+        view = remembered_view(row, request, found)
         self._answer_when_saved(responder, lambda: view, shards)
         return True
 
@@ -235,12 +235,12 @@ class OperationHandlers(EnqueueHandlers):
         if job.is_archived:
             self._delete_now(job, view, request, responder, now)
         else:  # its outcome is not kept, and it is gone
-            self._answer_act(request, view, responder, self._shards(job.id), now)
+            self._answer_act(DELETE, request, view, responder, self._shards(job.id), now)
 
     def _delete_now(self, job: Job, view: JobView, request: JobAct, responder: Responder, now: float) -> None:
         shards = self._shards(job.id)
         delete_job(self.broker, job)
-        self._answer_act(request, view, responder, shards, now)
+        self._answer_act(DELETE, request, view, responder, shards, now)
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._service_view(self.targets.service(request.name), now))

@@ -7,6 +7,7 @@ why nothing runs twice when it is forgotten, is in `core/remembered.py`.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from dragoman.operations.views import moment
 ACTS: Final = (DELETE, RETRY, DELETE_SCHEDULE, RUN_SCHEDULE, PURGE)
 MOST_REASON: Final = 256  # characters of the reason in a remembered view of a job
 FORGOTTEN_JOB: Final = "this request was accepted before; its job has ended, and its outcome is deleted"
+OTHER_ACT: Final = "this request_id came with another request before; choose another one"
 LOST_ANSWER: Final = (
     "this request was carried out before, and its answer is not remembered any more; look at its effect, and do not "
     "send it as a new one"
@@ -46,12 +48,22 @@ def find_repeated(broker: Broker, asked: RequestId, principal: str, shard: int, 
         raise OperationError("conflict", str(error)) from None
 
 
-def remembered_view(row: Operation[Any, Any], found: Repeated) -> View:
-    """Return the answer of an act that was carried out before. Raises OperationError."""
+def remembered_view(row: Operation[Any, Any], request: Any, found: Repeated) -> View:
+    """Return the answer of an act that was carried out before. Raises OperationError, also if the same free id came
+    with another request."""
     if not found.answer or found.answer == NOT_REMEMBERED:
         raise OperationError("conflict", LOST_ANSWER)
-    view: View = msgspec.json.decode(found.answer, type=row.view)
+    mark, _, text = found.answer.partition(" ")
+    if mark != _mark_of(row, request):
+        raise OperationError("conflict", OTHER_ACT)
+    view: View = msgspec.json.decode(text, type=row.view)
     return view
+
+
+def _mark_of(row: Operation[Any, Any], request: Any) -> str:
+    """Return a digest of what an act is: its operation and its target."""
+    target = request.id if hasattr(request, "id") else request.name
+    return blake2b(f"{row.name}\0{target}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def purge_id(principal: str, asked: RequestId) -> str:
@@ -59,13 +71,14 @@ def purge_id(principal: str, asked: RequestId) -> str:
     return f"purge {principal} {asked.name}"
 
 
-def answer_text(view: View) -> str:
-    """Return the answer of an act, as it is remembered."""
+def answer_text(row: Operation[Any, Any], request: Any, view: View) -> str:
+    """Return the answer of an act, as it is remembered: with a mark of the request."""
+    mark = _mark_of(row, request)
     if isinstance(view, JobView):
         view = msgspec.structs.replace(
             view, attempts=[], reason=view.reason[:MOST_REASON], payload=None, progress=None, error=None, children=[]
         )
-    return msgspec.json.encode(view).decode()
+    return f"{mark} {msgspec.json.encode(view).decode()}"
 
 
 def forgotten_job(id: JobId, request: EnqueueRequest, wall: float) -> JobView:

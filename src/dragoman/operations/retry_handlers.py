@@ -47,7 +47,7 @@ class RetryHandlers(HandlerBase):
         record_request(again, RETRY, responder, 0, now)
         record_response(again, responder, RETRY.status, 0, now)
         shards = self._shards(job.id, again.id)
-        self._answer_act(request, self._job_view(again, responder), responder, shards, now)
+        self._answer_act(RETRY, request, self._job_view(again, responder), responder, shards, now)
 
     def _job_view(self, job: Job, reader: Responder) -> JobView:
         raise NotImplementedError

@@ -26,6 +26,7 @@ from dragoman.operations.schemas import (
     ScheduleRequest,
     SchedulesView,
 )
+from dragoman.operations.table import DELETE_SCHEDULE, RUN_SCHEDULE
 from dragoman.operations.visibility import sees_schedule
 
 
@@ -61,7 +62,7 @@ class ScheduleHandlers(BulkHandlers):
     def delete_schedule(self, request: ScheduleAct, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.get(request.name)
         self.scheduler.remove(request.name)
-        self._answer_act(request, view, responder, SETTINGS, now)
+        self._answer_act(DELETE_SCHEDULE, request, view, responder, SETTINGS, now)
 
     def pause_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.pause(request.name, now, now + self._offset())
@@ -73,4 +74,4 @@ class ScheduleHandlers(BulkHandlers):
 
     def run_schedule(self, request: ScheduleAct, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.run_now(request.name, now, now + self._offset())
-        self._answer_act(request, view, responder, SETTINGS, now)
+        self._answer_act(RUN_SCHEDULE, request, view, responder, SETTINGS, now)

@@ -67,7 +67,7 @@ DELETE_SCHEDULE: Final = Operation(
     path="/v1/schedules/{name}",
     answered_by="schedule",
     writes=True,
-    errors=("not found",),
+    errors=("not found", "conflict"),
     command="schedule remove",
 )
 PAUSE_SCHEDULE: Final = Operation(

@@ -240,7 +240,7 @@ PURGE: Final = Operation(
     path="/v1/services/{name}/purge",
     answered_by="all",
     writes=True,
-    errors=("not found",),
+    errors=("not found", "conflict"),
     subject="service",
     returned="purged",
 )

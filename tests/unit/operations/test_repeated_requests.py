@@ -464,3 +464,15 @@ def test_value_of_a_client_that_cannot_be_read_is_an_error() -> None:
     for text in ("", "[]", '[1,"x",{}]', '[1,"1",[]]', "{}"):
         with pytest.raises(ValueError):  # noqa: PT011
             remembered.restore({f'{CLIENT}0/["p","c"]': text}, WALL)
+
+
+def test_a_free_id_that_came_with_another_act_is_refused() -> None:
+    """A bug: the answer of the other act was sent, and this one was not carried out; or it could not be read."""
+    world = World()
+    world.ask("set schedule", name="nightly", service="s", every=3_600.0)
+    first = world.ask("run schedule", name="nightly", request_id="mine")
+    assert not isinstance(first, ErrorView)
+    refused = world.ask("delete schedule", name="nightly", request_id="mine")
+    assert isinstance(refused, ErrorView)
+    assert refused.kind == "conflict"
+    assert world.ask("run schedule", name="nightly", request_id="mine") == first
