@@ -339,7 +339,8 @@ def failed(sentence: str) -> None:
 
 
 def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
-    for name in ("id", "options", "key", "digest", "retry_of", "extras", "spent", "deaths", "outcome", "reason"):
+    assert (kept.extras or JobExtras()) == (job.extras or JobExtras())  # none are as good as empty ones
+    for name in ("id", "options", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
     assert (kept.service, kept.owner) == (job.service.name, job.principal.name)

@@ -163,7 +163,7 @@ BUGS = (
     ("no epoch rule", believing, ("R114", "C2"), 40),
     ("gaps in sequences are ignored", blind, ("C2", "R114"), 10),
     ("one inbox for all readers", one_inbox, ("C2", "R114", "R116", "C1"), 0),
-    ("a stale leader is believed", no_doubt, ("R116",), 711),
+    ("a stale leader is believed", no_doubt, ("R116",), 1300),
     ("a denial without a proof", trusting, ("R241",), 0),
     ("an append from before the question is a proof", joining, ("R241",), 89),
 )
