@@ -32,6 +32,9 @@ PIPE_BYTES: Final = 1 << 16  # of one read or write
 ERROR_BYTES: Final = 1 << 16  # of standard error that are kept: the last ones
 
 
+KILLED = object()  # performer of a job that was killed before its program had started
+
+
 class ProgramPool:
     """Implements Pool. Every job starts the program once, in its own process group."""
 
@@ -57,6 +60,8 @@ class ProgramPool:
     def kill(self, job: RunningJob) -> None:
         if isinstance(job.performer, Program):
             job.performer.kill()
+        else:
+            job.performer = KILLED
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -69,8 +74,10 @@ class ProgramPool:
         program = Program(job)
         try:
             await program.start(self._command, _environment(job))
-            job.performer = program
-            if job.is_cancelled:  # while it was started
+            is_killed, job.performer = job.performer is KILLED, program
+            if is_killed:  # while it was started, which takes longer than the grace period in a large process
+                program.kill()
+            elif job.is_cancelled:
                 program.signal(signal.SIGTERM)
             code = await program.ended()
         except OSError as error:

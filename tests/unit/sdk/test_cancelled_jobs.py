@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -112,7 +114,7 @@ def event_loop(handler: Callable[..., Any]) -> Pool:
     return AsyncPool({"x": describe("x", handler)})
 
 
-# What a cancelled handler does last: it returns, raises or exits, with and without looking at `ctx.cancelled`.
+# The end of a cancelled handler: it returns, raises or exits, with and without looking at `ctx.cancelled`.
 ENDINGS: list[tuple[str, Callable[[], Pool]]] = [
     ("a child returns", lambda: processes(returns)),
     ("a child raises", lambda: processes(raises)),
@@ -156,11 +158,7 @@ def test_whatever_a_cancelled_handler_does_the_job_was_cancelled(is_recalled: bo
         return [each for each in job_owner.received if each[0] != "reported"]
 
     for name, make in ENDINGS:
-        try:
-            received = asyncio.run(outcome_of(make))
-        except TimeoutError:  # seen twice in runs of all tests, never in a thousand runs alone, and not explained yet
-            print(f"{name}: no outcome within {PATIENCE:g} s; once more")
-            received = asyncio.run(outcome_of(make))
+        received = asyncio.run(outcome_of(make))
         if received != (["returned"] if is_recalled else [TIMED_OUT]):
             wrong[name] = received
     assert not wrong
@@ -218,3 +216,24 @@ def test_a_result_that_is_there_before_the_cancellation_is_the_outcome() -> None
         if received != [b"whole"]:
             wrong[name] = received
     assert not wrong
+
+
+def test_program_that_is_killed_while_it_is_started_does_not_go_on() -> None:
+    """A bug: to start a program takes longer than the grace period in a large process, and the kill was lost. A program
+    that ignores SIGTERM then ran on, and its job had no outcome."""
+
+    async def main() -> list[Any]:
+        job_owner, pool = FakeOwner(), ProgramPool("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done'")
+        job_runner = JobRunner({"x": pool}, 0.05)
+        await job_runner.start()
+        job = RunningJob(job_owner, "A", b"", JobInfo("x", "", 1, PATIENCE))
+        job_runner.begin(job)
+        job_runner.recall(job, "a test")
+        pool.kill(job)
+        with patch.object(Program, "signal", lambda self, number: number == signal.SIGKILL and _signal(self, number)):
+            await _ended(job_owner)
+        await job_runner.close()
+        return job_owner.received
+
+    _signal = Program.signal
+    assert len(asyncio.run(main())) == 1
