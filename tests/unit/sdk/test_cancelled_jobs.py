@@ -224,12 +224,11 @@ def test_program_that_is_killed_while_it_is_started_does_not_go_on() -> None:
 
     async def main() -> list[Any]:
         job_owner, pool = FakeOwner(), ProgramPool("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done'")
-        job_runner = JobRunner({"x": pool}, 0.05)
+        job_runner = JobRunner({"x": pool}, 0.0)
         await job_runner.start()
         job = RunningJob(job_owner, "A", b"", JobInfo("x", "", 1, PATIENCE))
         job_runner.begin(job)
         job_runner.recall(job, "a test")
-        pool.kill(job)
         with patch.object(Program, "signal", lambda self, number: number == signal.SIGKILL and _signal(self, number)):
             await _ended(job_owner)
         await job_runner.close()
